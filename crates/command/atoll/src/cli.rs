@@ -1,6 +1,7 @@
 //! Defines every command and flag once: help, manual pages and completions are made from these definitions.
 
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use atoll_memory::control::{Faults, MAX_WORKERS, PageTables};
@@ -119,6 +120,22 @@ pub(crate) enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Lend this host's memory to runs on other hosts, until a signal ends it
+    ///
+    /// At the first signal (Ctrl-C, SIGTERM) it lends no more, and ends when the runs that have something of it have ended; at the second one at
+    /// once. Runs with --far hosts borrow of it. Whoever borrows has to know the secret in the user's folder of lenders,
+    /// $XDG_STATE_HOME/atoll/lenders or ~/.local/state/atoll/lenders or what ATOLL_LENDERS names, which all hosts must see. Pages go over the
+    /// network as they are: nothing is encrypted.
+    Lend(LendArgs),
+    /// List who lends memory, how much of it is free, how far away it is, and who has it
+    Lenders {
+        /// Print a JSON list
+        #[arg(long)]
+        json: bool,
+    },
+    /// Start the lenders of a run on other hosts; a run with --hosts-far starts this command
+    #[command(hide = true)]
+    StartLenders(StartLendersArgs),
     /// Start a node on this host; a run on several hosts starts this command on each of them
     #[command(hide = true)]
     Agent,
@@ -269,15 +286,21 @@ pub(crate) struct RunArgs {
 
     /// Hosts, on each of which a node runs; ssh must reach them without a password. localhost is this machine, and a host may be
     /// named more than once
-    #[arg(long, value_name = "HOSTS", value_delimiter = ',', conflicts_with = "nodes")]
+    #[arg(long, value_name = "HOSTS", value_delimiter = ',', conflicts_with = "nodes", group = "places")]
     pub(crate) hosts: Vec<String>,
 
+    /// Hosts whose memory is far memory: a lender is started on each for this run, by ssh as nodes are, and ends with it
+    ///
+    /// A lender lends what its host can spare. To borrow of lenders that are at work already use --far hosts.
+    #[arg(long, value_name = "HOSTS", value_delimiter = ',', conflicts_with_all = ["far", "nodes"], group = "places")]
+    pub(crate) hosts_far: Vec<String>,
+
     /// The command that starts a command on another host, instead of ssh ("ssh -p 2222")
-    #[arg(long, value_name = "COMMAND", requires = "hosts")]
+    #[arg(long, value_name = "COMMAND", requires = "places")]
     pub(crate) rsh: Option<String>,
 
     /// The path of atoll on all hosts, if it is not this one's
-    #[arg(long, value_name = "PATH", requires = "hosts", value_hint = ValueHint::FilePath)]
+    #[arg(long, value_name = "PATH", requires = "places", value_hint = ValueHint::FilePath)]
     pub(crate) remote: Option<PathBuf>,
 
     /// Network interfaces, or ports of RDMA cards, that nodes on several hosts talk through, as UCX names them (eth0, mlx5_0:1)
@@ -322,6 +345,44 @@ pub(crate) struct RunArgs {
     pub(crate) program: ProgramArgs,
 }
 
+#[derive(Args, Debug, Clone)]
+pub(crate) struct LendArgs {
+    /// The most memory to lend (64G). It is taken from the system only when somebody borrows it
+    #[arg(value_name = "SIZE")]
+    pub(crate) size: Size,
+
+    /// The lender's name, which no other lender has
+    ///
+    /// Default: the name of this host.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: Option<String>,
+
+    /// Where to listen, as an address and a port (10.0.0.2:7411)
+    ///
+    /// Default: all IPv4 networks of this host, at a port that is free.
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) listen: Option<SocketAddr>,
+
+    /// Lend to the run that started this process on this host, and to no other
+    #[arg(long, hide = true)]
+    pub(crate) for_run: bool,
+}
+
+#[derive(Args, Debug, Clone)]
+pub(crate) struct StartLendersArgs {
+    /// A host
+    #[arg(long, value_name = "HOST", required = true)]
+    pub(crate) host: Vec<String>,
+
+    /// The command that starts a command on another host
+    #[arg(long, value_name = "COMMAND")]
+    pub(crate) rsh: Option<String>,
+
+    /// The path of atoll on all hosts
+    #[arg(long, value_name = "PATH")]
+    pub(crate) remote: Option<PathBuf>,
+}
+
 /// Flags that every run has, whatever its size.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct MemoryArgs {
@@ -331,16 +392,21 @@ pub(crate) struct MemoryArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=MAX_WORKERS as i64))]
     pub(crate) workers: Option<u32>,
 
-    /// Far memory: auto, ram, lz4 or zstd (compressed in memory), file or file:DIR
+    /// Far memory: auto, ram, lz4 or zstd (compressed in memory), file or file:DIR, or hosts (memory of other hosts)
     ///
     /// auto is memory that the machine (or the memory group) can spare beside the near limit, and a file for what does not fit.
-    /// Pages lie plainly in a quarter of that memory while a quarter of the machine's is available, and packed by lz4 in the rest
+    /// Pages lie plainly in a quarter of that memory while a quarter of the machine's is available, and packed by lz4 in the rest. hosts is memory that
+    /// lenders lend (`atoll lend`, `atoll lenders`), the nearest first.
     #[arg(long, value_name = "STORE", default_value = defaults::FAR, value_parser = far)]
     pub(crate) far: FarSpec,
 
     /// The most bytes that far memory may take
     #[arg(long, value_name = "SIZE")]
     pub(crate) far_limit: Option<Size>,
+
+    /// On how many lenders each page lies with --far hosts: with 2, on different hosts, a run goes on when a lender is lost
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=2))]
+    pub(crate) far_copies: u32,
 
     /// Whether each worker has a page table of its own (private: workers are processes) or all share one (shared: workers are
     /// threads)

@@ -7,8 +7,9 @@ mod regions;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use atoll_memory::control::{self, Control, MAX_WORKERS, NodeCount, NodeFigures};
+use atoll_memory::far::hosts::lenders::{LenderFigures, LenderSettings, LenderState};
 use atoll_memory::segment::figures::NOT_COUNTED;
-use atoll_record::figures::{Counters, Figures, Memory, Node, Worker};
+use atoll_record::figures::{Counters, Figures, Lender, Memory, Node, Worker};
 use atoll_record::run::Settings;
 use atoll_record::segment::{Segment, WorkerFaults};
 
@@ -45,6 +46,7 @@ pub(crate) fn collect(control: &Control, program: &str, wall_seconds: f64, rate:
         kernel_tlb_shootdowns: None,
         nodes: nodes(control),
         regions: Vec::new(),
+        lenders: lenders(control),
         segment: segment(control, rate),
         races: None,
         one_writer_regions: Vec::new(),
@@ -77,6 +79,25 @@ fn nodes(control: &Control) -> Vec<Node> {
         }
     };
     if count > 1 { control.nodes[..count].iter().map(node).collect() } else { Vec::new() }
+}
+
+/// Returns the counters of lenders.
+fn lenders(control: &Control) -> Vec<Lender> {
+    let microseconds = |ns: u64| ns as f64 / 1e3;
+    let lender = |(settings, figures): (&LenderSettings, &LenderFigures)| Lender {
+        name: settings.label.to_string(),
+        lost: figures.state() == LenderState::Lost,
+        borrowed_bytes: get(&figures.borrowed_bytes),
+        pages_held: get(&figures.pages_held),
+        pages_in: get(&figures.pages_in),
+        pages_out: get(&figures.pages_out),
+        bytes_in: get(&figures.bytes_in),
+        bytes_out: get(&figures.bytes_out),
+        round_trip_us: microseconds(get(&figures.round_trip_ns)),
+        read_median_us: figures.percentile(0.5).map(microseconds),
+        read_99_us: figures.percentile(0.99).map(microseconds),
+    };
+    control.settings.lenders.all().iter().zip(&control.lenders).map(lender).collect()
 }
 
 /// Returns the segment's figures, if the program's memory is one.

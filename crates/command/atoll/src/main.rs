@@ -16,6 +16,7 @@ mod doctor;
 #[cfg(feature = "tools")]
 mod export;
 mod figures;
+mod lend;
 mod machine;
 #[cfg(feature = "tools")]
 mod manual;
@@ -97,7 +98,7 @@ fn main() -> ExitCode {
 /// Whether the command runs a program. Such commands outlive their readers, as the program may.
 fn runs_a_program(command: &Command) -> bool {
     match command {
-        Command::Run(_) | Command::Agent => true,
+        Command::Run(_) | Command::Agent | Command::Lend(_) | Command::StartLenders(_) => true,
         #[cfg(feature = "tools")]
         Command::Sweep(_) | Command::Trace(_) | Command::Profile(_) => true,
         _ => false,
@@ -135,6 +136,9 @@ fn command() -> ExitCode {
         Command::Sim(args) => sim::sim(&args),
         #[cfg(feature = "tools")]
         Command::Bench(what) => bench::bench(&what),
+        Command::Lend(args) => lend::lend(&args),
+        Command::StartLenders(args) => lend::start_all(&args),
+        Command::Lenders { json } => lend::list(json),
         Command::Agent => run::hosts::agent(),
         Command::Doctor { json } => doctor::doctor(json),
         #[cfg(feature = "tools")]

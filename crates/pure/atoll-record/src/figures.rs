@@ -43,12 +43,42 @@ pub struct Figures {
     /// The figures of each parallel region. On one node the region with most time in faults comes first, and the list is empty
     /// where no record was wanted. On several nodes the region with most time comes first.
     pub regions: Vec<Region>,
+    /// The lenders of far memory in other hosts, the nearest first; empty for other far memory.
+    pub lenders: Vec<Lender>,
     /// The segment, if the program's memory was one.
     pub segment: Option<Segment>,
     /// The findings of `--check races`; `None` where it was not asked for.
     pub races: Option<Races>,
     /// The names of the regions that keep to one writer of a page because near memory is too small for their twins.
     pub one_writer_regions: Vec<String>,
+}
+
+/// One lender of a run whose far memory was in other hosts.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Lender {
+    /// Its name and its host.
+    pub name: String,
+    /// Whether it was lost during the run.
+    pub lost: bool,
+    /// The bytes that the run borrowed of it.
+    pub borrowed_bytes: u64,
+    /// The pages that lay there when this was counted.
+    pub pages_held: u64,
+    /// The pages that were fetched from it.
+    pub pages_in: u64,
+    /// The pages that were sent to it.
+    pub pages_out: u64,
+    /// The bytes that were fetched from it.
+    pub bytes_in: u64,
+    /// The bytes that were sent to it.
+    pub bytes_out: u64,
+    /// The last measured round trip to it, in microseconds.
+    pub round_trip_us: f64,
+    /// The time within which half of the reads were done, of one page or several, in microseconds; `None` where there were none.
+    pub read_median_us: Option<f64>,
+    /// The time within which 99% of the reads were done, in microseconds.
+    pub read_99_us: Option<f64>,
 }
 
 /// Words that several nodes wrote in one region.

@@ -82,6 +82,7 @@ fn measure(spec: &FarSpec, page_size: usize, compressible: bool) {
         limit_bytes: None,
         memory_bytes: u64::MAX,
         counts_as_near: false,
+        lenders: None,
     };
     let store = match AnyFar::new(spec, &config) {
         Ok(store) => store,

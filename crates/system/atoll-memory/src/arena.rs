@@ -268,6 +268,7 @@ fn build(control: &'static Control, mapped: Option<ArenaFiles>) -> Result<&'stat
         limit_bytes: limit,
         memory_bytes: s.far_memory_bytes,
         counts_as_near: s.near_automatic != 0,
+        lenders: Some(control.lenders()),
     };
     let store = AnyFar::new(&far, &config).map_err(|e: FarError| SetupError::Far(format!("{far}: {e}")))?;
     // SAFETY: zeroed memory of its size; atomics are valid when zero.

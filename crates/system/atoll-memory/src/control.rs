@@ -5,6 +5,7 @@
 
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
+use crate::far::hosts::lenders::{LenderFigures, Lenders, LendersSettings, MAX_LENDERS};
 use crate::race_counts::Races;
 use crate::region_counts::Regions;
 use crate::segment::{SegmentFigures, SegmentSettings};
@@ -16,7 +17,7 @@ pub const MAX_WORKERS: usize = 1024;
 pub const MAX_THREADS: usize = 1024;
 
 /// First bytes of a control block of this layout.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"atollc11");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"atollc12");
 
 /// The memfd's name, by which `atoll top` finds running programs.
 pub const MEMFD_NAME: &str = "atoll-control";
@@ -82,6 +83,8 @@ pub struct Settings {
     pub far_bytes: u64,
     /// Bytes of memory that the far store `auto` takes before it goes to its file.
     pub far_memory_bytes: u64,
+    /// The lenders of the far store `hosts`.
+    pub lenders: LendersSettings,
     /// Whether faults are counted by region, too; 0: no.
     pub count_regions: u32,
     /// Whether the program's memory is a segment, and what kind of one.
@@ -312,6 +315,8 @@ pub struct Control {
     pub races: Races,
     /// Counters by node.
     pub nodes: [NodeFigures; crate::layout::MAX_NODES],
+    /// What is known and counted of each lender.
+    pub lenders: [LenderFigures; MAX_LENDERS],
     /// The segment, if there is one.
     pub segment: SegmentFigures,
     /// Counters by worker; the last entry is the handler thread's and the master's background work.
@@ -348,6 +353,11 @@ impl Control {
             let control = &*(at as *const Control);
             (control.magic == MAGIC).then_some(control)
         }
+    }
+
+    /// The lenders of the far store `hosts`.
+    pub fn lenders(&'static self) -> Lenders {
+        Lenders { settings: &self.settings.lenders, figures: &self.lenders }
     }
 
     /// Makes a control block with these settings; returns its descriptor, which children inherit.
@@ -387,6 +397,7 @@ impl Settings {
             far: [0; 4096],
             far_bytes: u64::MAX,
             far_memory_bytes: u64::MAX,
+            lenders: LendersSettings::NONE,
             count_regions: 0,
             segment: SegmentSettings::default(),
             sample_period_ns: 0,

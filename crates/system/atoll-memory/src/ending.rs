@@ -11,13 +11,18 @@ use crate::managed::control;
 use crate::pager::FaultError;
 use crate::sys;
 
-/// Ends the program: what happened on standard error, the exit status for the launcher, SIGKILL for the rest.
+/// Ends the program: what happened on standard error, the exit status for the launcher, SIGKILL for the rest. Of several that give
+/// up at once, the first says why.
 pub fn give_up(status: i32, message: &str) -> ! {
-    sys::complain("atoll: ");
-    sys::complain(message);
-    sys::complain("\n");
+    let first = control().is_none_or(|control| {
+        control.failure.compare_exchange(0, status, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    });
+    if first {
+        sys::complain("atoll: ");
+        sys::complain(message);
+        sys::complain("\n");
+    }
     if let Some(control) = control() {
-        let _ = control.failure.compare_exchange(0, status, Ordering::Relaxed, Ordering::Relaxed);
         let master = control.program.load(Ordering::Relaxed);
         if master > 0 {
             // SAFETY: no pointers; the master is this program.

@@ -8,9 +8,12 @@
 use std::ffi::c_void;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::FileExt;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering::Relaxed};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use atoll_lend::{Control, Lender, Secret, Terms};
+use atoll_memory::far::hosts::lenders::{LenderSettings, Lenders, LendersSettings};
 use atoll_memory::far::{Access, AnyFar, FarConfig, FarError, FarOp, FarSpec, FarStore, Lane, Transfer};
 
 const KINDS: u64 = 6;
@@ -100,11 +103,32 @@ fn config(page_size: usize) -> FarConfig {
         limit_bytes: None,
         memory_bytes: (1 << 20).max(2 * page_size as u64),
         counts_as_near: false,
+        lenders: None,
     }
 }
 
 fn make(spec: &str, config: &FarConfig) -> AnyFar {
-    AnyFar::new(&spec.parse::<FarSpec>().unwrap(), config).unwrap()
+    let lenders = (spec == "hosts").then(borrowed);
+    AnyFar::new(&spec.parse::<FarSpec>().unwrap(), &FarConfig { lenders, ..*config }).unwrap()
+}
+
+/// A lender of this process, which lends to all tests, and a session there that lasts as long as the process.
+fn borrowed() -> Lenders {
+    static LENDER: OnceLock<(Lender, [u8; 32])> = OnceLock::new();
+    let (lender, key) = LENDER.get_or_init(|| {
+        let key = Secret::random().unwrap().key();
+        let terms = Terms { name: "suite".into(), bytes: 4 << 30, key };
+        (Lender::start(terms, "127.0.0.1:0".parse().unwrap()).unwrap(), key)
+    });
+    let control = Control::open(lender.address(), key, Duration::from_secs(5)).unwrap();
+    let (session, key) = (control.session(), control.key());
+    let one = LenderSettings::new("suite", lender.address(), session, key, control.piece_bytes());
+    let mut settings = LendersSettings { count: 1, ..LendersSettings::NONE };
+    settings.each[0] = one;
+    let lenders = Lenders::alone(settings).unwrap();
+    lenders.figures[0].free_bytes.store(u64::MAX, Relaxed);
+    std::mem::forget(control);
+    lenders
 }
 
 fn attached(store: &AnyFar, index: u32) -> Lane {
@@ -261,6 +285,8 @@ fn processes(spec: &str, page_size: usize) {
 fn space_does_not_grow(spec: &str, page_size: usize) {
     let cycles = match (spec, page_size) {
         (FILE, _) => 300,
+        ("hosts", 4096) => 5000,
+        ("hosts", 65536) => 1000,
         (_, 4096) => 100_000,
         (_, 65536) => 10_000,
         _ => 300,
@@ -454,6 +480,9 @@ suite! {
     auto_4k: "auto", 4 << 10;
     auto_64k: "auto", 64 << 10;
     auto_2m: "auto", 2 << 20;
+    hosts_4k: "hosts", 4 << 10;
+    hosts_64k: "hosts", 64 << 10;
+    hosts_2m: "hosts", 2 << 20;
 }
 
 /// The store's file, by a descriptor through the page cache.
@@ -687,7 +716,7 @@ fn plain_memory_is_shown_directly() {
     unsafe { std::ptr::copy_nonoverlapping(near.at(0), far, 65536) };
     expect(&store, &mut lane, &near, 9, 3, 4);
     assert_eq!(store.direct(&lane, 9, Access::Load), Ok(Some(far)));
-    for spec in ["lz4", "zstd", FILE] {
+    for spec in ["lz4", "zstd", FILE, "hosts"] {
         assert_eq!(make(spec, &config(65536)).direct(&lane, 9, Access::Load), Ok(None));
     }
 }
@@ -701,6 +730,7 @@ fn wrong_settings_are_refused_in_words() {
     let odd = FarConfig { page_size: 12288, ..config(4096) };
     assert!(refused("lz4", odd).contains("power of two"));
     assert!(refused("ram", FarConfig { lanes: 0, ..config(4096) }).contains("lane"));
+    assert!(refused("hosts", config(4096)).contains("atoll lend SIZE"));
     let text = refused("file:/var/tmp/no/such/place", config(4096));
     assert!(text.contains("No such file") && text.contains("--far file:DIR"), "{text}");
 }

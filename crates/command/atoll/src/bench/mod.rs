@@ -5,6 +5,7 @@
 
 mod channel;
 mod cores;
+mod far;
 mod latency;
 mod lists;
 mod machine;
@@ -63,6 +64,7 @@ pub(crate) fn bench(what: &Bench) -> ExitCode {
         Bench::Latency(args) => latency::bench(args),
         Bench::Throughput(args) => throughput::bench(args),
         Bench::Channel(args) => channel::bench(args),
+        Bench::Far(args) => far::bench(args),
         Bench::Names(args) => names::bench(args),
         Bench::Segment(args) => segment::bench(args),
         Bench::Sampling(args) => sampling::bench(args),

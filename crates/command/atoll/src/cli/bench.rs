@@ -30,6 +30,12 @@ channels, and messages and gets over every transport. A bare cache line is measu
 are table 5.2 and figures 5.7 to 5.9 of Message Passing and Bulk Transport on Heterogeneous Multiprocessors (ETH Zurich, 2014). This takes one or two
 minutes, and other work on the machine disturbs it.";
 
+const FAR: &str = "\
+Pages of 4K go to and come from each far store, one by one and 64 at a time, in random order: plain memory, compressed memory, a file, and another
+host's memory, whose lender is a process on the other CPU, over the loopback interface. Lenders that are at work (atoll lenders) are measured, too. Copies, bare
+requests over TCP, and UCX where ucx_perftest is installed, are measured beside them. This takes some ten seconds and 300 MB, and other work on the
+machine disturbs it.";
+
 const NAMES: &str = "\
 The services of two nodes run in one process and a client in another. It registers, looks up and waits for names of the node and of all nodes, and
 starts a program on either node. The paper's design is in section 6.8 of Message Passing and Bulk Transport on Heterogeneous Multiprocessors (ETH Zurich,
@@ -75,6 +81,9 @@ pub(crate) enum Bench {
     /// Measure messages between two processes
     #[command(after_long_help = flow(CHANNEL))]
     Channel(BenchArgs),
+    /// Measure what a page costs on its way to and from each far store
+    #[command(after_long_help = flow(FAR))]
+    Far(BenchArgs),
     /// Measure names and the starting of programs
     #[command(after_long_help = flow(NAMES))]
     Names(BenchArgs),

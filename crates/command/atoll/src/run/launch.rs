@@ -10,11 +10,13 @@ use std::time::SystemTime;
 use atoll_memory::control::{
     self, Consistency, Control, EXIT_SETUP, Faults, MAX_WORKERS, PageTables, Settings,
 };
+use atoll_memory::far::FarSpec;
 use atoll_memory::limits;
 use atoll_pages::PolicySpec;
 
 use super::applied::{self, NotApplied};
 use super::automatic::{self, Automatic};
+use super::borrow::{BorrowError, Borrowed};
 use super::check::path::{self, PathError};
 use super::check::program::{self, CheckError, Checked, Uses};
 use super::clock::Clock;
@@ -77,6 +79,9 @@ pub(crate) enum LaunchError {
     /// `--record` names a file that cannot be written.
     #[error("the record {0} cannot be written: {1}")]
     Record(String, std::io::Error),
+    /// There are no lenders.
+    #[error("{0}")]
+    Borrow(#[from] BorrowError),
     /// The other nodes cannot be started.
     #[error("{0}")]
     Nodes(#[from] NodesError),
@@ -138,6 +143,11 @@ fn policy(args: &RunArgs) -> Result<PolicySpec, LaunchError> {
         .map_err(|e: atoll_pages::spec::SpecError| LaunchError::CmcpP(p.clone(), e.to_string()))
 }
 
+/// Returns the far store that the flags mean together.
+fn far(args: &RunArgs) -> FarSpec {
+    if args.hosts_far.is_empty() { args.memory.far.clone() } else { FarSpec::Hosts }
+}
+
 /// Returns the team's size: the flag, else the first number of OMP_NUM_THREADS, else the number of CPUs.
 pub(crate) fn workers(flag: Option<u32>, environment: Option<&OsStr>, cpus: u32) -> Result<u32, LaunchError> {
     if let Some(workers) = flag {
@@ -156,7 +166,7 @@ pub(crate) fn workers(flag: Option<u32>, environment: Option<&OsStr>, cpus: u32)
 
 /// Returns the control block's settings.
 fn settings(args: &RunArgs, path: &Path, checked: Checked, nodes: &Nodes) -> Result<Settings, LaunchError> {
-    let mut settings = Settings::new(&policy(args)?.to_string(), &args.memory.far.to_string());
+    let mut settings = Settings::new(&policy(args)?.to_string(), &far(args).to_string());
     settings.far_bytes = args.memory.far_limit.map_or(u64::MAX, |size| size.0);
     settings.count_regions = u32::from(args.record.is_some());
     settings.page_shift = args.page.shift();
@@ -271,7 +281,13 @@ pub(crate) fn launch_with(
         .map(|path| File::create(path).map_err(|e| LaunchError::Record(path.display().to_string(), e)));
     let record = record.transpose()?;
     limits::check()?;
+    let borrowed = Borrowed::prepare(args)?;
+    if let Some(borrowed) = &borrowed {
+        settings.lenders = borrowed.settings();
+    }
     let (fd, control) = Control::create(settings).map_err(LaunchError::Control)?;
+    let starter = borrowed.as_ref().and_then(Borrowed::process);
+    let lenders = borrowed.map(|borrowed| borrowed.keep(control)).transpose()?;
     let fd = out_of_the_way(fd);
 
     let mut command = Command::new(&path);
@@ -304,9 +320,11 @@ pub(crate) fn launch_with(
         command.spawn().map_err(|error| LaunchError::Exec { path: path.display().to_string(), error })?;
     nodes.release();
     applied::look_on(args, checked, control, child.id() as i32);
-    let watched = watch::watch(child.id() as i32, control, &signals, near, &nodes.launchers())?;
+    let others: Vec<i32> = nodes.launchers().into_iter().chain(starter).collect();
+    let watched = watch::watch(child.id() as i32, control, &signals, near, &others)?;
     let Watched { ending, program, launchers } = watched;
     let ending = nodes.end(ending, launchers);
+    drop(lenders);
     let wall_seconds = clock.elapsed().as_secs_f64();
     let kills = kills_before.and_then(|before| cgroup::kills()?.checked_sub(before));
     let tlb_shootdowns = shootdowns.and_then(|before| interrupts::tlb_shootdowns()?.checked_sub(before));

@@ -3,6 +3,7 @@
 mod advice;
 pub(crate) mod applied;
 mod automatic;
+mod borrow;
 pub(crate) mod check;
 pub(crate) mod clock;
 pub(crate) mod finish;
@@ -15,7 +16,7 @@ pub(crate) mod library;
 mod memory_group;
 pub(crate) mod mpi;
 mod near;
-mod network;
+pub(crate) mod network;
 pub(crate) mod nodes;
 pub(crate) mod process;
 mod segment;

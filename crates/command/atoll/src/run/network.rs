@@ -16,6 +16,11 @@ pub(crate) struct Network {
 }
 
 impl Network {
+    /// Returns the address.
+    pub(crate) fn address(&self) -> Ipv4Addr {
+        self.address
+    }
+
     fn number(&self) -> u32 {
         self.address.to_bits() & self.mask.to_bits()
     }

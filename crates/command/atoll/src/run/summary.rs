@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use atoll_record::figures::{Counters, Figures, Races};
+use atoll_record::figures::{Counters, Figures, Lender, Races};
 use atoll_record::run::Ending;
 
 use super::shown::{counts_in_lines, shown};
@@ -45,6 +45,7 @@ fn write_text(out: &mut String, f: &Figures) -> std::fmt::Result {
     }
     write_memory(out, f)?;
     write_table(out, f)?;
+    write_lenders(out, &f.lenders)?;
     write_nodes(out, &f.nodes)?;
     for region in &f.one_writer_regions {
         writeln!(out, "  {region} keeps to one writer of a page: near memory is too small for its twins")?;
@@ -100,6 +101,32 @@ fn write_memory(out: &mut String, f: &Figures) -> std::fmt::Result {
         write!(out, "  far {} held in {}", bytes(m.far_bytes), bytes(m.far_stored_bytes))?;
     }
     writeln!(out)
+}
+
+/// Writes a table of the lenders.
+fn write_lenders(out: &mut String, lenders: &[Lender]) -> std::fmt::Result {
+    if lenders.is_empty() {
+        return Ok(());
+    }
+    let names =
+        ["lender", "borrowed", "pages in", "pages out", "in", "out", "round trip", "read 50%", "read 99%"];
+    let units = ["", "bytes", "", "", "bytes", "bytes", "us", "us", "us"];
+    let mut rows = head(names, units);
+    let time = |us: Option<f64>| us.map_or_else(|| "-".to_owned(), |us| format!("{us:.0}"));
+    for lender in lenders {
+        rows.push(vec![
+            if lender.lost { format!("{} (lost)", lender.name) } else { lender.name.clone() },
+            bytes(lender.borrowed_bytes),
+            count(lender.pages_in),
+            count(lender.pages_out),
+            bytes(lender.bytes_in),
+            bytes(lender.bytes_out),
+            time(Some(lender.round_trip_us)),
+            time(lender.read_median_us),
+            time(lender.read_99_us),
+        ]);
+    }
+    write_aligned(out, &rows)
 }
 
 /// The number of races that are printed; the JSON has all of them.

@@ -1,6 +1,11 @@
 //! What can go wrong with far memory. Values are plain and `Copy`: they are made on the fault path, and put
 //! into words elsewhere.
 
+use std::fmt;
+
+use super::hosts::LenderTrouble;
+use super::hosts::lenders::Label;
+
 /// The operation that the system refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FarOp {
@@ -62,9 +67,33 @@ pub enum FarError {
         /// What was being done.
         op: FarOp,
     },
+    /// No lender has room for another page.
+    #[error(
+        "all lenders are full: lend more memory (`atoll lend`, `atoll lenders`), or give the program more near memory"
+    )]
+    LendersFull,
+    /// A lender failed, and no other has the page.
+    #[error("{}", LenderWords(*label, *why))]
+    Lender {
+        /// What messages call it.
+        label: Label,
+        /// What went wrong.
+        why: LenderTrouble,
+    },
     /// Cannot be used here; says why and what to do.
     #[error("far memory is not available: {0}")]
     Unavailable(&'static str),
+}
+
+/// The sentence about a lender that failed.
+struct LenderWords(Label, LenderTrouble);
+
+impl fmt::Display for LenderWords {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "far memory: the lender {} failed: ", self.0)?;
+        self.1.write(out)?;
+        out.write_str("; pages of this program were there and nowhere else (--far-copies 2 keeps two copies)")
+    }
 }
 
 impl FarError {

@@ -10,6 +10,7 @@ use std::sync::atomic::{
 
 use rustix::process::Pid;
 
+use super::hosts::Connections;
 use super::ring::Ring;
 use super::shared::{BASE_PAGE, Mapping, SharedWord};
 use super::{FarError, Usage};
@@ -124,7 +125,7 @@ impl Lanes {
                 "the lane's index is not below the number of lanes of the store",
             ));
         }
-        Ok(Lane { lanes: Arc::clone(self), index, owner: 0, ring: None })
+        Ok(Lane { lanes: Arc::clone(self), index, owner: 0, ring: None, connections: Connections::NONE })
     }
 
     /// The lane's scratch, after checking that it is one of ours and attached.
@@ -161,6 +162,8 @@ pub struct Lane {
     /// The thread that attached it; 0 before.
     owner: i32,
     pub(crate) ring: Option<Ring>,
+    /// The connections to lenders, made when they are used.
+    pub(crate) connections: Connections,
 }
 
 impl Lane {

@@ -14,6 +14,7 @@ mod auto;
 mod compressed;
 mod error;
 mod file;
+pub mod hosts;
 mod lane;
 mod lz4;
 mod pressure;
@@ -29,6 +30,7 @@ pub use auto::AutoStore;
 pub use compressed::{Codec, CompressedStore};
 pub use error::{FarError, FarOp};
 pub use file::FileStore;
+pub use hosts::HostsStore;
 pub use lane::Lane;
 pub use lz4::Lz4;
 pub use ram::RamStore;
@@ -102,6 +104,8 @@ pub struct FarConfig {
     pub memory_bytes: u64,
     /// Whether memory that the store takes is taken off near memory. A page then lies in memory only if it takes less there.
     pub counts_as_near: bool,
+    /// The lenders of `hosts`.
+    pub lenders: Option<hosts::lenders::Lenders>,
 }
 
 impl FarConfig {
@@ -180,6 +184,8 @@ pub enum AnyFar {
     Zstd(CompressedStore<Zstd>),
     /// `file` and `file:DIR`
     File(FileStore),
+    /// `hosts`
+    Hosts(HostsStore),
     /// `auto`
     Auto(Box<AutoStore>),
 }
@@ -195,6 +201,7 @@ impl AnyFar {
             FarSpec::Lz4 => Self::Lz4(CompressedStore::new(config)?),
             FarSpec::Zstd => Self::Zstd(CompressedStore::new(config)?),
             FarSpec::File(dir) => Self::File(FileStore::new(dir.as_deref(), config)?),
+            FarSpec::Hosts => Self::Hosts(HostsStore::new(config)?),
             FarSpec::Auto => Self::Auto(Box::new(AutoStore::new(config)?)),
         })
     }
@@ -207,6 +214,7 @@ macro_rules! each {
             AnyFar::Lz4($store) => $call,
             AnyFar::Zstd($store) => $call,
             AnyFar::File($store) => $call,
+            AnyFar::Hosts($store) => $call,
             AnyFar::Auto($store) => $call,
         }
     };

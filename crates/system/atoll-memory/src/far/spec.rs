@@ -1,4 +1,4 @@
-//! The names of far stores on the command line: `auto`, `ram`, `lz4`, `zstd`, `file`, `file:DIR`.
+//! The names of far stores on the command line: `auto`, `ram`, `lz4`, `zstd`, `file`, `file:DIR`, `hosts`.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -16,13 +16,15 @@ pub enum FarSpec {
     Zstd,
     /// An unlinked file in this directory; none: `$TMPDIR` if set and on a disk, else `/var/tmp`.
     File(Option<PathBuf>),
+    /// Memory of other hosts, which lenders lend.
+    Hosts,
     /// Memory, compressed by LZ4, as long as the machine has some to spare; then a file as that of `file`.
     Auto,
 }
 
 /// A name that is none of a far store's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("no far store is called `{0}`: use auto, ram, lz4, zstd, file or file:DIR")]
+#[error("no far store is called `{0}`: use auto, ram, lz4, zstd, file, file:DIR or hosts")]
 pub struct FarSpecError(pub String);
 
 impl FromStr for FarSpec {
@@ -36,6 +38,7 @@ impl FromStr for FarSpec {
                 "lz4" => Ok(Self::Lz4),
                 "zstd" => Ok(Self::Zstd),
                 "file" => Ok(Self::File(None)),
+                "hosts" => Ok(Self::Hosts),
                 _ => Err(FarSpecError(text.to_owned())),
             },
             Some(("file", dir)) if !dir.is_empty() => Ok(Self::File(Some(dir.into()))),
@@ -52,6 +55,7 @@ impl fmt::Display for FarSpec {
             Self::Lz4 => out.write_str("lz4"),
             Self::Zstd => out.write_str("zstd"),
             Self::File(None) => out.write_str("file"),
+            Self::Hosts => out.write_str("hosts"),
             Self::File(Some(dir)) => write!(out, "file:{}", dir.display()),
         }
     }
@@ -63,7 +67,7 @@ mod tests {
 
     #[test]
     fn names_survive_a_round_trip() {
-        for name in ["auto", "ram", "lz4", "zstd", "file", "file:/mnt/a:b"] {
+        for name in ["auto", "ram", "lz4", "zstd", "file", "file:/mnt/a:b", "hosts"] {
             assert_eq!(name.parse::<FarSpec>().unwrap().to_string(), name);
         }
         for wrong in ["", "RAM", "file:", "lz4:9", "disk"] {

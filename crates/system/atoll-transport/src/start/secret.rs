@@ -14,7 +14,10 @@ pub struct Secret([u8; 32]);
 
 impl Secret {
     /// A new secret.
-    pub(super) fn random() -> io::Result<Secret> {
+    ///
+    /// # Errors
+    /// The system has no random bytes.
+    pub fn random() -> io::Result<Secret> {
         random::bytes().map(Secret)
     }
 

@@ -217,7 +217,9 @@ impl<'a> Job<'a> {
 
     fn answer(&self, send: Send) {
         match send {
-            Send::All(frames) => {
+            Send::All { frames, given } => {
+                // Who wanted to hear of it may have lost interest.
+                self.launch.gathered.iter().for_each(|to| drop(to.send(given.clone())));
                 let frames: Arc<[u8]> = frames.into();
                 self.links.iter().flatten().for_each(|link| link.send(Arc::clone(&frames)));
             }

@@ -19,6 +19,7 @@ mod trouble;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
+use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -56,6 +57,10 @@ pub struct Launch {
     pub timeout: Duration,
     /// The time that programs have to end after a signal, before they are killed.
     pub grace: Duration,
+    /// The job's secret, for a launcher that talks to the nodes itself; `None`: a new one that only the nodes know.
+    pub secret: Option<Secret>,
+    /// Who hears what the nodes gave in each exchange. The first is the one that [`Start::detect`](super::Start::detect) makes.
+    pub gathered: Option<Sender<Vec<Vec<u8>>>>,
 }
 
 impl Launch {
@@ -71,6 +76,8 @@ impl Launch {
             rsh: Rsh::default(),
             timeout: Duration::from_secs(60),
             grace: Duration::from_secs(10),
+            secret: None,
+            gathered: None,
         }
     }
 
@@ -90,7 +97,10 @@ impl Launch {
             return Err(LaunchError::NoProgram);
         }
         link::check(&self.hosts, &self.agent)?;
-        let secret = Secret::random().map_err(|e| LaunchError::Os("getrandom", e))?;
+        let secret = match &self.secret {
+            Some(secret) => secret.clone(),
+            None => Secret::random().map_err(|e| LaunchError::Os("getrandom", e))?,
+        };
         // Checked with the longest order that any node gets.
         frame::encode(&self.order(self.hosts.len() - 1, &secret)).map_err(|_| LaunchError::TooLong)?;
 

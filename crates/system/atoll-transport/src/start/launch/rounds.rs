@@ -15,8 +15,8 @@ pub(super) struct Rounds {
 /// The frames to be sent.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Send {
-    /// Send these frames to all nodes.
-    All(Vec<u8>),
+    /// Send these frames, with what each node gave, to all nodes.
+    All { frames: Vec<u8>, given: Vec<Vec<u8>> },
     /// Tell each of these nodes that `gone` will never take part.
     Gone { to: Vec<usize>, gone: u32 },
     /// Send nothing yet.
@@ -45,16 +45,17 @@ impl Rounds {
         if self.given.iter().any(Option::is_none) {
             return Some(Ok(Send::Nothing));
         }
-        let mut frames = Vec::new();
+        let (mut frames, mut given) = (Vec::new(), Vec::new());
         for (node, bytes) in self.given.iter_mut().enumerate() {
             let bytes = bytes.take().unwrap_or_default();
+            given.push(bytes.clone());
             match frame::encode(&Frame::Gathered { round, node: node as u32, bytes }) {
                 Ok(frame) => frames.extend_from_slice(&frame),
                 Err(e) => return Some(Err(e)),
             }
         }
         self.round += 1;
-        Some(Ok(Send::All(frames)))
+        Some(Ok(Send::All { frames, given }))
     }
 
     /// Notes that `node` has ended, so that other nodes need not wait for it.
@@ -86,7 +87,10 @@ mod tests {
             assert!(rounds.give(2, round, vec![2]).is_none(), "twice");
             assert!(rounds.give(0, round + 1, vec![0]).is_none(), "too early");
             assert_eq!(rounds.give(0, round, vec![0]).unwrap().unwrap(), Send::Nothing);
-            let Send::All(frames) = rounds.give(1, round, vec![1]).unwrap().unwrap() else { panic!() };
+            let Send::All { frames, given } = rounds.give(1, round, vec![1]).unwrap().unwrap() else {
+                panic!()
+            };
+            assert_eq!(given, [[0], [1], [2]]);
             let mut frames = frames.as_slice();
             for node in 0..3 {
                 let gathered = Frame::Gathered { round, node, bytes: vec![node as u8] };

@@ -1,0 +1,143 @@
+//! `atoll lend` and `atoll lenders`: this host's memory for runs on others, and who lends.
+//!
+//! The crate `atoll-lend` has the lender; `run/borrow.rs` is the other side.
+
+mod for_run;
+mod list;
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::process::ExitCode;
+
+use atoll_lend::{Card, Directory, DirectoryError, LendError, Lender, Terms};
+use atoll_memory::control::EXIT_SETUP;
+
+pub(crate) use self::for_run::{ForRun, start_all};
+pub(crate) use self::list::list;
+use crate::cli::LendArgs;
+use crate::machine;
+use crate::run::network;
+use crate::run::summary::bytes;
+
+/// The time between two looks whether all that was lent is back, in milliseconds.
+const PERIOD: i64 = 100;
+
+/// The reason why this host does not lend.
+#[derive(thiserror::Error, Debug)]
+enum Error {
+    #[error("{0}")]
+    Directory(#[from] DirectoryError),
+    #[error("{0}")]
+    Lend(#[from] LendError),
+    #[error("cannot wait for signals: {0}")]
+    Signals(std::io::Error),
+    #[error("this lender cannot reach the run that started it: {0}")]
+    Start(#[from] atoll_transport::start::StartError),
+}
+
+/// Lends until a signal comes.
+pub(crate) fn lend(args: &LendArgs) -> ExitCode {
+    match if args.for_run { for_run::lend(args) } else { try_to_lend(args) } {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("atoll: {error}");
+            ExitCode::from(EXIT_SETUP as u8)
+        }
+    }
+}
+
+fn try_to_lend(args: &LendArgs) -> Result<(), Error> {
+    // Blocked before any thread is made, so that only this one hears of them.
+    let signals = Ends::block().map_err(Error::Signals)?;
+    let directory = Directory::open()?;
+    let key = directory.secret()?.key();
+    let host = machine::host();
+    let name = args.name.clone().unwrap_or_else(|| plain(&host));
+    let listen = args.listen.unwrap_or(SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0));
+    let lender = Lender::start(Terms { name: name.clone(), bytes: args.size.0, key }, listen)?;
+    let card = card(name, host, &lender);
+    directory.enter(&card, &key)?;
+    let at: Vec<String> = card.addresses.iter().map(SocketAddr::to_string).collect();
+    eprintln!("atoll: {} lends {} at {}; Ctrl-C ends this", card.label(), bytes(args.size.0), at.join(", "));
+    if card.addresses.iter().all(|address| address.ip().is_loopback()) {
+        eprintln!("atoll: no network of this host is up, so only this host can borrow");
+    }
+    signals.wait();
+    directory.remove(&card);
+    lender.close();
+    let lent = lender.lent_bytes();
+    if lent > 0 {
+        eprintln!(
+            "atoll: {} lends no more; runs have {} of it, and it stays until they end (a second signal takes it from them)",
+            card.label(),
+            bytes(lent)
+        );
+        while lender.lent_bytes() > 0 && !signals.came_within(PERIOD) {}
+    }
+    let lost = lender.lent_bytes();
+    drop(lender);
+    match lost {
+        0 => eprintln!("atoll: {} has ended", card.label()),
+        lost => {
+            eprintln!("atoll: {} has ended, and runs have lost {} that lay there", card.label(), bytes(lost))
+        }
+    }
+    Ok(())
+}
+
+/// What a lender tells those who look for one.
+fn card(name: String, host: String, lender: &Lender) -> Card {
+    let addresses = addresses(lender.address());
+    Card { name, host, process: std::process::id(), addresses }
+}
+
+/// A host's name as a lender's: with what a lender's name may have.
+fn plain(host: &str) -> String {
+    let fits = |c: &char| c.is_ascii_alphanumeric() || "._-".contains(*c);
+    let name: String = host.chars().filter(fits).take(40).collect();
+    let name = name.trim_start_matches('.');
+    if name.is_empty() { "lender".to_owned() } else { name.to_owned() }
+}
+
+/// Where others can reach a lender that listens at `bound`.
+fn addresses(bound: SocketAddr) -> Vec<SocketAddr> {
+    if !bound.ip().is_unspecified() {
+        return vec![bound];
+    }
+    let networks = network::networks();
+    let all = networks.iter().map(network::Network::address).chain([Ipv4Addr::LOCALHOST]);
+    all.map(|ip| SocketAddr::new(IpAddr::V4(ip), bound.port())).collect()
+}
+
+/// The signals that end a lender.
+struct Ends(libc::sigset_t);
+
+impl Ends {
+    fn block() -> std::io::Result<Ends> {
+        // SAFETY: a set that is filled before it is used.
+        unsafe {
+            let mut set: libc::sigset_t = std::mem::zeroed();
+            libc::sigemptyset(&raw mut set);
+            for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+                libc::sigaddset(&raw mut set, signal);
+            }
+            match libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) {
+                0 => Ok(Ends(set)),
+                error => Err(std::io::Error::from_raw_os_error(error)),
+            }
+        }
+    }
+
+    /// Whether a signal comes within this time.
+    fn came_within(&self, milliseconds: i64) -> bool {
+        let time = libc::timespec { tv_sec: milliseconds / 1000, tv_nsec: milliseconds % 1000 * 1_000_000 };
+        // SAFETY: the set is filled; the kernel tells nothing of the signal.
+        unsafe { libc::sigtimedwait(&raw const self.0, std::ptr::null_mut(), &raw const time) > 0 }
+    }
+
+    /// Waits until one comes.
+    fn wait(&self) {
+        let mut signal = 0;
+        // SAFETY: the set is filled, and the number is valid for writes.
+        while unsafe { libc::sigwait(&raw const self.0, &raw mut signal) } != 0 {}
+    }
+}

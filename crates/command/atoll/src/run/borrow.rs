@@ -1,0 +1,162 @@
+//! The lenders of a run with `--far hosts`: finds them, begins a session with each, and looks after them while the program runs.
+//!
+//! `launch` calls it. The program's workers move the pages themselves, by `far/hosts/` of `atoll-memory`; what they must know of the
+//! lenders lies in the control block.
+
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::Duration;
+
+use atoll_lend::{Card, Control, Directory, DirectoryError, Keeper, Loss};
+use atoll_memory::control::{self, EXIT_FAR};
+use atoll_memory::far::FarSpec;
+use atoll_memory::far::hosts::lenders::{LenderSettings, LendersSettings, MAX_LENDERS};
+
+use crate::cli::RunArgs;
+use crate::lend::ForRun;
+use crate::machine;
+
+/// Round trips by which lenders are put in order.
+const TRIPS: usize = 9;
+
+/// The reason why a run has no lenders.
+#[derive(thiserror::Error, Debug)]
+pub(crate) enum BorrowError {
+    /// The folder of lenders is of no use.
+    #[error("{0}")]
+    Directory(#[from] DirectoryError),
+    /// There are no lenders.
+    #[error(
+        "--far hosts needs a lender, and nobody lends: start one on another host with `atoll lend SIZE` \
+         (`atoll lenders` lists them)"
+    )]
+    Nobody,
+    /// There are lenders, but none answers.
+    #[error("--far hosts needs a lender, and none of {0} answers; the last says: {1}")]
+    Silent(usize, String),
+    /// There are fewer lenders than copies.
+    #[error(
+        "--far-copies 2 needs two lenders on different hosts, and only {0} lends: start another one with `atoll lend SIZE`"
+    )]
+    OneHost(String),
+    /// The lenders cannot be looked after.
+    #[error("the lenders cannot be looked after: {0}")]
+    Os(#[from] std::io::Error),
+}
+
+/// A lender with which a session has begun.
+struct Found {
+    card: Card,
+    settings: LenderSettings,
+    control: Control,
+    trip: Duration,
+}
+
+/// The lenders of a run that has not started yet.
+pub(crate) struct Borrowed {
+    found: Vec<Found>,
+    copies: u32,
+    /// The lenders that were started for this run.
+    of_run: Option<ForRun>,
+}
+
+impl Borrowed {
+    /// Begins a session with each lender that answers, if the run's far memory is in other hosts.
+    pub(crate) fn prepare(args: &RunArgs) -> Result<Option<Borrowed>, BorrowError> {
+        let mut of_run = None;
+        let (cards, key) = if !args.hosts_far.is_empty() {
+            let started = of_run.insert(ForRun::start(args)?);
+            (started.cards.clone(), started.key)
+        } else if args.memory.far == FarSpec::Hosts {
+            let directory = Directory::open()?;
+            (directory.cards()?, directory.secret()?.key())
+        } else {
+            return Ok(None);
+        };
+        let borrower = who(args);
+        let mut last = None;
+        // All at once: one that does not answer takes seconds.
+        let mut found: Vec<Found> = thread::scope(|scope| {
+            let opened: Vec<_> =
+                cards.iter().map(|card| scope.spawn(|| open(card, &key, &borrower))).collect();
+            let joined = opened.into_iter().filter_map(|thread| thread.join().ok());
+            joined.filter_map(|found| found.map_err(|error| last = Some(error)).ok()).collect()
+        });
+        if found.is_empty() {
+            return Err(last.map_or(BorrowError::Nobody, |error| BorrowError::Silent(cards.len(), error)));
+        }
+        found.sort_by_key(|found| found.trip);
+        found.truncate(MAX_LENDERS);
+        let copies = args.memory.far_copies;
+        if copies > 1 && found.iter().all(|one| one.card.host == found[0].card.host) {
+            return Err(BorrowError::OneHost(found[0].card.host.clone()));
+        }
+        Ok(Some(Borrowed { found, copies, of_run }))
+    }
+
+    /// What the program must know of the lenders.
+    pub(crate) fn settings(&self) -> LendersSettings {
+        let mut settings = LendersSettings { copies: self.copies, ..LendersSettings::NONE };
+        for (to, found) in settings.each.iter_mut().zip(&self.found) {
+            *to = found.settings;
+            settings.count += 1;
+        }
+        settings
+    }
+
+    /// The process that started lenders for this run.
+    pub(crate) fn process(&self) -> Option<i32> {
+        self.of_run.as_ref().map(ForRun::process)
+    }
+
+    /// Looks after the lenders of the run of `control`, until the result is dropped.
+    pub(crate) fn keep(self, control: &'static control::Control) -> Result<Keeper, BorrowError> {
+        for ((_, figures), found) in control.lenders().all().zip(&self.found) {
+            figures.round_trip_ns.store(found.trip.as_nanos() as u64, Ordering::Relaxed);
+            figures.free_bytes.store(u64::MAX, Ordering::Relaxed);
+        }
+        let controls = self.found.into_iter().map(|found| found.control).collect();
+        Ok(Keeper::start(control.lenders(), controls, move |loss| lost(control, &loss))?)
+    }
+}
+
+/// Who borrows, as the lender lists it.
+fn who(args: &RunArgs) -> String {
+    let program = args.program.words.first().map(|word| word.to_string_lossy().into_owned());
+    let program = program.unwrap_or_default();
+    let program = program.rsplit('/').next().unwrap_or_default();
+    format!("{program} on {}, process {}", machine::host(), std::process::id())
+}
+
+fn open(card: &Card, key: &[u8; 32], borrower: &str) -> Result<Found, String> {
+    let failed = |error: atoll_lend::ControlError| format!("{}: {error}", card.label());
+    let (mut control, address) = card.open(key).map_err(failed)?;
+    control.introduce(borrower).map_err(failed)?;
+    let (trip, _) = control.measure(TRIPS).map_err(failed)?;
+    let settings =
+        LenderSettings::new(&card.label(), address, control.session(), control.key(), control.piece_bytes());
+    Ok(Found { card: card.clone(), settings, control, trip })
+}
+
+/// Tells of a lost lender. Where pages were there and nowhere else, the run is over: it would come to one of them sooner or later.
+fn lost(control: &'static control::Control, loss: &Loss) {
+    let pages = loss.figures.pages_held.load(Ordering::Relaxed);
+    let label = loss.settings.label;
+    let alone = control.settings.lenders.copies < 2;
+    if !alone || pages == 0 {
+        eprintln!("atoll: the lender {label} is lost: {}; the run goes on without it", loss.why);
+        return;
+    }
+    if control.failure.compare_exchange(0, EXIT_FAR, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+        eprintln!(
+            "atoll: far memory: the lender {label} is lost: {}; {pages} pages of this program were there and nowhere else \
+             (--far-copies 2 keeps two copies)",
+            loss.why
+        );
+    }
+    let program = control.program.load(Ordering::Relaxed);
+    if program > 0 {
+        // SAFETY: no pointers. The process is this launcher's program, which nobody else waits for.
+        unsafe { libc::kill(program, libc::SIGKILL) };
+    }
+}

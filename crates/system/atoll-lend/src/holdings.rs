@@ -1,0 +1,280 @@
+//! What a lender has lent to whom: sessions, and the pieces of memory of each, as capabilities.
+//!
+//! `lender` makes it, and `serve` asks it for each request. A piece is memory of its own, made of zeros when it is lent and given
+//! back to the system when its capability goes and no request uses it any more: nobody sees what another left, and no request
+//! of an ended session writes to what another has.
+//!
+//! Source: the barrelfish paper, section 3.2.
+
+use std::collections::HashMap;
+use std::net::{Shutdown, TcpStream};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use atoll_channel::Node;
+use atoll_channel::capability::{
+    Direct, Handle, Holder, Limits, Memory, Owner, Refused, Rights, Shared, Sharing, Span,
+};
+use atoll_memory::far::hosts::wire::{self, Status};
+use atoll_transport::random;
+
+use crate::control::Loan;
+
+/// The lender itself as a holder.
+const THIS: Holder = Holder { node: Node(0), process: 0 };
+/// Of the machine's memory, the part in this many that stays free: a lender that took the last would slow its own host.
+const SPARE_PART: u64 = 20;
+
+/// A session: what one run has.
+struct Session {
+    key: [u8; 32],
+    /// Who the borrower says that it is.
+    borrower: String,
+    /// The lender's own capabilities to its pieces, by the place in the table of the one that was lent.
+    pieces: HashMap<u32, Handle>,
+    /// Its connections, by number, to end them with it.
+    connections: HashMap<u64, Arc<TcpStream>>,
+}
+
+struct State {
+    owner: Owner,
+    sessions: HashMap<u64, Session>,
+    /// Pieces that are lent, or about to be.
+    lent: u64,
+    /// The number of the next connection.
+    next: u64,
+    /// Sessions that ever began.
+    begun: u64,
+    /// Whether no more is lent.
+    closed: bool,
+}
+
+/// All of it.
+pub(crate) struct Holdings {
+    state: Mutex<State>,
+    pub(crate) piece_bytes: u64,
+    pub(crate) pieces: u64,
+}
+
+fn holder(session: u64) -> Holder {
+    Holder { node: Node(1), process: session }
+}
+
+fn told(handle: Handle) -> wire::Handle {
+    wire::Handle {
+        node: handle.node.0,
+        slot: handle.slot,
+        generation: handle.generation,
+        check: handle.check,
+    }
+}
+
+fn claimed(handle: wire::Handle) -> Handle {
+    Handle { node: Node(handle.node), slot: handle.slot, generation: handle.generation, check: handle.check }
+}
+
+fn status(refused: Refused) -> Status {
+    match refused {
+        Refused::OtherNode { .. } | Refused::Forged => Status::Forged,
+        Refused::Revoked => Status::Revoked,
+        Refused::NotHolder | Refused::Rights { .. } => Status::NotAllowed,
+        Refused::Range { .. } => Status::Range,
+        Refused::TooMany { .. } | Refused::Full { .. } => Status::Full,
+    }
+}
+
+/// Bytes of memory that the machine has left, and all that it has.
+fn machine_memory() -> Option<(u64, u64)> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let value = |name: &str| -> Option<u64> {
+        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+        Some(line.split_ascii_whitespace().next()?.parse::<u64>().ok()? << 10)
+    };
+    Some((value("MemAvailable:")?, value("MemTotal:")?))
+}
+
+impl Holdings {
+    pub(crate) fn new(piece_bytes: u64, pieces: u64) -> std::io::Result<Holdings> {
+        let owner = Owner::new(THIS, Limits::default())?;
+        let state = State { owner, sessions: HashMap::new(), lent: 0, next: 0, begun: 0, closed: false };
+        Ok(Holdings { state: Mutex::new(state), piece_bytes, pieces })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // A thread that panicked left no half of a change: each is one call of the table.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A number for a session that no other session has, of this lender or an earlier one.
+    pub(crate) fn number(&self) -> std::io::Result<u64> {
+        loop {
+            let number = u64::from_le_bytes(random::bytes()?);
+            if number != 0 && !self.state().sessions.contains_key(&number) {
+                return Ok(number);
+            }
+        }
+    }
+
+    /// Begins a session.
+    pub(crate) fn begin(&self, session: u64, key: [u8; 32]) {
+        let new =
+            Session { key, borrower: String::new(), pieces: HashMap::new(), connections: HashMap::new() };
+        let mut state = self.state();
+        state.sessions.insert(session, new);
+        state.begun += 1;
+    }
+
+    /// Sessions that there are, and those that ever were.
+    pub(crate) fn sessions(&self) -> (usize, u64) {
+        let state = self.state();
+        (state.sessions.len(), state.begun)
+    }
+
+    /// The key of a session.
+    pub(crate) fn key(&self, session: u64) -> Option<[u8; 32]> {
+        Some(self.state().sessions.get(&session)?.key)
+    }
+
+    /// Notes a connection of a session, to end it with the session. Its number; `None` if the session has ended.
+    pub(crate) fn join(&self, session: u64, stream: &Arc<TcpStream>) -> Option<u64> {
+        let mut state = self.state();
+        let number = state.next;
+        state.next += 1;
+        state.sessions.get_mut(&session)?.connections.insert(number, Arc::clone(stream));
+        Some(number)
+    }
+
+    /// Forgets a connection.
+    pub(crate) fn leave(&self, session: u64, number: u64) {
+        if let Some(session) = self.state().sessions.get_mut(&session) {
+            session.connections.remove(&number);
+        }
+    }
+
+    /// Notes who the borrower of a session says that it is.
+    pub(crate) fn introduce(&self, session: u64, borrower: String) {
+        if let Some(session) = self.state().sessions.get_mut(&session) {
+            session.borrower = borrower;
+        }
+    }
+
+    /// Ends a session: its connections are cut, and its memory is free as soon as requests that began have ended.
+    pub(crate) fn end(&self, session: u64) {
+        let mut state = self.state();
+        let Some(ended) = state.sessions.remove(&session) else { return };
+        state.lent -= ended.pieces.len() as u64;
+        for connection in ended.connections.values() {
+            let _ = connection.shutdown(Shutdown::Both);
+        }
+        let mut gone = Vec::new();
+        for own in ended.pieces.into_values() {
+            gone.extend(state.owner.delete(THIS, own).unwrap_or_default());
+        }
+        // Memory is given back outside of the lock.
+        drop(state);
+        drop(gone);
+    }
+
+    /// Ends all sessions.
+    pub(crate) fn end_all(&self) {
+        let all: Vec<u64> = self.state().sessions.keys().copied().collect();
+        all.into_iter().for_each(|session| self.end(session));
+    }
+
+    /// Lends no more; those who have something keep it.
+    pub(crate) fn close(&self) {
+        self.state().closed = true;
+    }
+
+    /// Bytes that could be lent now.
+    pub(crate) fn free_bytes(&self) -> u64 {
+        let state = self.state();
+        let pieces = if state.closed { 0 } else { self.pieces.saturating_sub(state.lent) };
+        drop(state);
+        let left = pieces * self.piece_bytes;
+        let spare = machine_memory().map_or(left, |(left, all)| left.saturating_sub(all / SPARE_PART));
+        left.min(spare / self.piece_bytes * self.piece_bytes)
+    }
+
+    /// Lends one more piece to a session.
+    pub(crate) fn lend(&self, session: u64) -> Result<wire::Handle, Status> {
+        if self.free_bytes() < self.piece_bytes {
+            return Err(Status::Full);
+        }
+        {
+            let mut state = self.state();
+            // Another borrower may have taken the last one meanwhile.
+            if state.closed || state.lent >= self.pieces {
+                return Err(Status::Full);
+            }
+            state.lent += 1;
+        }
+        let memory = Shared::new(self.piece_bytes as usize, Sharing::ReadWrite);
+        let mut state = self.state();
+        let lent = memory.map_err(|_| Status::Full).and_then(|memory| {
+            if !state.sessions.contains_key(&session) {
+                return Err(Status::NoSession);
+            }
+            let own = state.owner.add(Memory::Shared(memory)).map_err(status)?;
+            let whole = Span { offset: 0, length: self.piece_bytes };
+            let rights = Rights::COPY_FROM | Rights::COPY_TO;
+            let lent = match state.owner.grant(THIS, own, holder(session), whole, rights) {
+                Ok(handle) => told(handle),
+                Err(refused) => {
+                    drop(state.owner.delete(THIS, own));
+                    return Err(status(refused));
+                }
+            };
+            if let Some(session) = state.sessions.get_mut(&session) {
+                session.pieces.insert(lent.slot, own);
+            }
+            Ok(lent)
+        });
+        if lent.is_err() {
+            state.lent -= 1;
+        }
+        lent
+    }
+
+    /// Takes a piece back that its session gives up.
+    pub(crate) fn take_back(&self, session: u64, handle: wire::Handle) -> Result<(), Status> {
+        let mut state = self.state();
+        // Who does not hold it may not give it back.
+        state.owner.view(holder(session), claimed(handle)).map_err(status)?;
+        let own = state.sessions.get_mut(&session).and_then(|session| session.pieces.remove(&handle.slot));
+        let own = own.ok_or(Status::Revoked)?;
+        state.lent -= 1;
+        let gone = state.owner.delete(THIS, own).map_err(status)?;
+        drop(state);
+        drop(gone);
+        Ok(())
+    }
+
+    /// The memory of a request's entries, if the session may use all of it: to read, or to write. It stays until the request has
+    /// ended, whatever becomes of the session.
+    pub(crate) fn check(
+        &self,
+        session: u64,
+        entries: &[wire::Entry],
+        write: bool,
+        into: &mut Vec<Direct>,
+    ) -> Result<(), Status> {
+        let state = self.state();
+        let rights = if write { Rights::COPY_TO } else { Rights::COPY_FROM };
+        for entry in entries {
+            let part = Span { offset: entry.offset, length: entry.length };
+            let direct = state.owner.local(holder(session), claimed(entry.handle), part, rights);
+            into.push(direct.map_err(status)?);
+        }
+        Ok(())
+    }
+
+    /// Who has how much.
+    pub(crate) fn loans(&self) -> Vec<Loan> {
+        let state = self.state();
+        let of = |session: &Session| Loan {
+            borrower: session.borrower.clone(),
+            bytes: session.pieces.len() as u64 * self.piece_bytes,
+        };
+        state.sessions.values().map(of).filter(|loan| !loan.borrower.is_empty()).collect()
+    }
+}

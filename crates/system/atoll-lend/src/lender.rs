@@ -1,0 +1,150 @@
+//! The lender: listens, and has a thread for each connection.
+//!
+//! `atoll lend` runs one. `serve` is a connection, `holdings` the memory.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::AcqRel, Ordering::Acquire, Ordering::Release};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crate::holdings::Holdings;
+use crate::serve;
+
+/// The least and the most bytes of a piece.
+const PIECES: [u64; 2] = [4 << 20, 256 << 20];
+/// Pieces of a lender, about.
+const PIECE_COUNT: u64 = 1024;
+/// Connections at once at most: each has a thread.
+const MOST_CONNECTIONS: usize = 8192;
+
+/// What a lender lends, to whom.
+#[derive(Clone, Debug)]
+pub struct Terms {
+    /// The lender's name.
+    pub name: String,
+    /// Bytes that it lends at most.
+    pub bytes: u64,
+    /// The key that borrowers must know; see [`Secret::key`](crate::Secret::key).
+    pub key: [u8; 32],
+}
+
+/// Why there is no lender.
+#[derive(thiserror::Error, Debug)]
+pub enum LendError {
+    /// It would lend nothing.
+    #[error("{0} bytes are too little to lend: a lender lends {least} at least", least = PIECES[0])]
+    TooLittle(u64),
+    /// The address is not to be had.
+    #[error("cannot listen at {0}: {1}")]
+    Listen(SocketAddr, io::Error),
+    /// The system refuses something.
+    #[error("{0}: {1}")]
+    Os(&'static str, io::Error),
+}
+
+/// A lender that is at work. Dropping it takes all memory back.
+pub struct Lender {
+    holdings: Arc<Holdings>,
+    address: SocketAddr,
+    ends: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Lender {
+    /// Begins to lend at `address`; port 0 leaves the port to the system.
+    ///
+    /// # Errors
+    /// See [`LendError`].
+    pub fn start(terms: Terms, address: SocketAddr) -> Result<Lender, LendError> {
+        if terms.bytes < PIECES[0] {
+            return Err(LendError::TooLittle(terms.bytes));
+        }
+        let piece_bytes = (terms.bytes / PIECE_COUNT).next_power_of_two().clamp(PIECES[0], PIECES[1]);
+        raise_descriptor_limit();
+        let os = |what| move |error| LendError::Os(what, error);
+        let holdings = Holdings::new(piece_bytes, terms.bytes / piece_bytes).map_err(os("getrandom"))?;
+        let holdings = Arc::new(holdings);
+        let listen = |error| LendError::Listen(address, error);
+        let listener = TcpListener::bind(address).map_err(listen)?;
+        let bound = listener.local_addr().map_err(listen)?;
+        let ends = Arc::new(AtomicBool::new(false));
+        let (terms, shared, flag) = (Arc::new(terms), Arc::clone(&holdings), Arc::clone(&ends));
+        let accept = move || accept(&terms, &shared, &listener, &flag);
+        let thread =
+            std::thread::Builder::new().name("lender".into()).spawn(accept).map_err(os("a thread"))?;
+        Ok(Lender { holdings, address: bound, ends, thread: Some(thread) })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Lends no more from now on. Runs that have something keep it until they end.
+    pub fn close(&self) {
+        self.holdings.close();
+    }
+
+    /// Sessions that there are now, and those that there ever were.
+    pub fn sessions(&self) -> (usize, u64) {
+        self.holdings.sessions()
+    }
+
+    /// Bytes that are lent now.
+    pub fn lent_bytes(&self) -> u64 {
+        self.holdings.loans().iter().map(|loan| loan.bytes).sum()
+    }
+}
+
+impl Drop for Lender {
+    fn drop(&mut self) {
+        self.ends.store(true, Release);
+        // The listening thread looks at the flag when somebody connects.
+        let local = SocketAddr::new(
+            match self.address.ip() {
+                ip if !ip.is_unspecified() => ip,
+                std::net::IpAddr::V4(_) => std::net::Ipv4Addr::LOCALHOST.into(),
+                std::net::IpAddr::V6(_) => std::net::Ipv6Addr::LOCALHOST.into(),
+            },
+            self.address.port(),
+        );
+        let woken = TcpStream::connect_timeout(&local, Duration::from_secs(1)).is_ok();
+        if let Some(thread) = self.thread.take().filter(|_| woken) {
+            let _ = thread.join();
+        }
+        self.holdings.end_all();
+    }
+}
+
+/// Each piece is a file in memory, and each connection a socket.
+fn raise_descriptor_limit() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    let _ = setrlimit(Resource::Nofile, limit);
+}
+
+fn accept(terms: &Arc<Terms>, holdings: &Arc<Holdings>, listener: &TcpListener, ends: &AtomicBool) {
+    let connections = Arc::new(AtomicUsize::new(0));
+    while !ends.load(Acquire) {
+        let Ok((stream, _)) = listener.accept() else {
+            // Out of descriptors, or a connection that went before it was taken.
+            std::thread::sleep(Duration::from_millis(10));
+            continue;
+        };
+        if ends.load(Acquire) || connections.load(Acquire) >= MOST_CONNECTIONS {
+            continue;
+        }
+        connections.fetch_add(1, AcqRel);
+        let (terms, holdings, count) = (Arc::clone(terms), Arc::clone(holdings), Arc::clone(&connections));
+        let work = move || {
+            serve::serve(&terms, &holdings, stream);
+            count.fetch_sub(1, AcqRel);
+        };
+        if std::thread::Builder::new().name("borrower".into()).stack_size(256 << 10).spawn(work).is_err() {
+            connections.fetch_sub(1, AcqRel);
+        }
+    }
+}

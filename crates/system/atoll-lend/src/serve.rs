@@ -1,0 +1,229 @@
+//! One connection of a lender: the proof, and then one request after the other.
+//!
+//! `lender` starts a thread for each; `holdings` decides what a request may do. Nothing that comes is believed: a record that is
+//! none ends the connection, and a capability is checked at each use.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::time::Duration;
+
+use atoll_channel::capability::Direct;
+use atoll_memory::far::hosts::wire::{
+    self, ANSWER, Entry, Hello, MOST_BYTES, Purpose, Reply, Request, Side, Status, VERSION, Verb, Welcome,
+};
+use atoll_transport::random;
+
+use crate::control::Report;
+use crate::holdings::Holdings;
+use crate::lender::Terms;
+use crate::line;
+
+/// How long a peer may take to prove that it knows the key.
+const PROOF_TIME: Duration = Duration::from_secs(5);
+/// Bytes of a borrower's name at most.
+const MOST_NAME: u64 = 256;
+
+/// What both ends agreed on.
+struct Proven {
+    purpose: Purpose,
+    session: u64,
+}
+
+/// Serves a connection to its end.
+pub(crate) fn serve(terms: &Terms, holdings: &Holdings, stream: TcpStream) {
+    let stream = Arc::new(stream);
+    let begin = || {
+        line::ready(&stream)?;
+        stream.set_read_timeout(Some(PROOF_TIME))?;
+        let proven = prove(terms, holdings, &stream)?;
+        stream.set_read_timeout(None)?;
+        Ok::<_, io::Error>(proven)
+    };
+    let Ok(Some(proven)) = begin() else { return };
+    let session = proven.session;
+    if let Some(number) = holdings.join(session, &stream) {
+        // An error is the end of the connection, whatever it was.
+        let _ = requests(terms, holdings, &stream, session);
+        holdings.leave(session, number);
+    }
+    if proven.purpose == Purpose::Control {
+        holdings.end(session);
+    }
+}
+
+/// Proves the key in both directions; `None` if the borrower did not.
+fn prove(terms: &Terms, holdings: &Holdings, stream: &TcpStream) -> io::Result<Option<Proven>> {
+    let mut reading = stream;
+    let mut hello_bytes = [0; Hello::BYTES];
+    line::receive(&mut reading, &mut hello_bytes)?;
+    let Some(hello) = Hello::decode(&hello_bytes) else { return Ok(None) };
+    let (session, key) = match hello.purpose {
+        Purpose::Control => (holdings.number()?, Some(terms.key)),
+        Purpose::Pages => (hello.session, holdings.key(hello.session)),
+    };
+    let status = match (hello.version, &key) {
+        (VERSION, Some(_)) => Status::Done,
+        (VERSION, None) => Status::NoSession,
+        _ => Status::Version,
+    };
+    let (challenge, piece_bytes) = (random::bytes()?, holdings.piece_bytes);
+    let welcome = Welcome { version: VERSION, status, session, piece_bytes, challenge }.encode();
+    let Some(key) = key.filter(|_| status == Status::Done) else {
+        line::send(stream, &mut [IoSlice::new(&welcome)])?;
+        return Ok(None);
+    };
+    let ours = wire::answer(&key, Side::Lender, &hello_bytes, &welcome);
+    line::send(stream, &mut [IoSlice::new(&welcome), IoSlice::new(ours.as_bytes())])?;
+    let mut theirs = [0; ANSWER];
+    line::receive(&mut reading, &mut theirs)?;
+    // The comparison takes the same time wherever they differ.
+    let right = wire::answer(&key, Side::Borrower, &hello_bytes, &welcome) == theirs;
+    let status = if right { Status::Done } else { Status::Unproven };
+    if right && hello.purpose == Purpose::Control {
+        line::notice_cut(stream)?;
+        let session_key = wire::answer(&key, Side::Session, &hello_bytes, &welcome);
+        holdings.begin(session, *session_key.as_bytes());
+    }
+    let reply = Reply { status, sequence: 0, bytes: 0, detail: 0 }.encode();
+    line::send(stream, &mut [IoSlice::new(&reply)])?;
+    Ok(right.then_some(Proven { purpose: hello.purpose, session }))
+}
+
+/// Answers requests until the connection ends.
+fn requests(terms: &Terms, holdings: &Holdings, stream: &TcpStream, session: u64) -> io::Result<()> {
+    let mut reading = stream;
+    let (mut entries, mut memory) = (Vec::new(), Vec::new());
+    loop {
+        let mut head = [0; Request::BYTES];
+        line::await_record(&mut reading, &mut head)?;
+        let request = Request::decode(&head).ok_or(io::ErrorKind::InvalidData)?;
+        entries.clear();
+        for _ in 0..request.entries {
+            let mut entry = [0; Entry::BYTES];
+            line::receive(&mut reading, &mut entry)?;
+            entries.push(Entry::decode(&entry));
+        }
+        memory.clear();
+        let done = match request.verb {
+            Verb::Read => read(holdings, stream, session, request, &entries, &mut memory)?,
+            Verb::Write => write(holdings, stream, session, request, &entries, &mut memory)?,
+            verb => Some(other(terms, holdings, stream, session, verb, request.bytes, &entries)?),
+        };
+        if let Some((status, detail, data)) = done {
+            reply(stream, request.sequence, status, detail, &data)?;
+        }
+        // Memory is held no longer than a request lasts.
+        memory.clear();
+    }
+}
+
+/// What a reply says: its status, its detail and its data.
+type Answer = (Status, u64, Vec<u8>);
+
+fn refuse(status: Status) -> Option<Answer> {
+    Some((status, 0, Vec::new()))
+}
+
+fn reply(stream: &TcpStream, sequence: u32, status: Status, detail: u64, data: &[u8]) -> io::Result<()> {
+    let head = Reply { status, sequence, bytes: data.len() as u64, detail }.encode();
+    line::send(stream, &mut [IoSlice::new(&head), IoSlice::new(data)])
+}
+
+/// The bytes of all entries together; `None` if they are more than a request may move.
+fn total(entries: &[Entry]) -> Option<u64> {
+    let sum = entries.iter().try_fold(0_u64, |sum, entry| sum.checked_add(entry.length))?;
+    (sum <= MOST_BYTES).then_some(sum)
+}
+
+fn read(
+    holdings: &Holdings,
+    stream: &TcpStream,
+    session: u64,
+    request: Request,
+    entries: &[Entry],
+    memory: &mut Vec<Direct>,
+) -> io::Result<Option<Answer>> {
+    line::skip(&mut &*stream, request.bytes)?;
+    let Some(bytes) = total(entries) else { return Ok(refuse(Status::Range)) };
+    if let Err(status) = holdings.check(session, entries, false, memory) {
+        return Ok(refuse(status));
+    }
+    let head = Reply { status: Status::Done, sequence: request.sequence, bytes, detail: 0 }.encode();
+    let mut parts = Vec::with_capacity(memory.len() + 1);
+    parts.push(IoSlice::new(&head));
+    for direct in &*memory {
+        // SAFETY: mapped as long as `memory` has it. Another connection of the same session may write to it meanwhile: the kernel
+        // then copies some bytes of each, and nothing here looks at them.
+        parts.push(IoSlice::new(unsafe { std::slice::from_raw_parts(direct.as_ptr(), direct.length()) }));
+    }
+    line::send(stream, &mut parts)?;
+    Ok(None)
+}
+
+fn write(
+    holdings: &Holdings,
+    stream: &TcpStream,
+    session: u64,
+    request: Request,
+    entries: &[Entry],
+    memory: &mut Vec<Direct>,
+) -> io::Result<Option<Answer>> {
+    let checked = match total(entries) {
+        Some(bytes) if bytes == request.bytes => holdings.check(session, entries, true, memory),
+        _ => Err(Status::Range),
+    };
+    if let Err(status) = checked {
+        line::skip(&mut &*stream, request.bytes)?;
+        return Ok(refuse(status));
+    }
+    let mut parts = Vec::with_capacity(memory.len());
+    for direct in &*memory {
+        let at = direct.as_mut_ptr().ok_or(io::ErrorKind::PermissionDenied)?;
+        // SAFETY: mapped as long as `memory` has it, and only the kernel writes there; see `read`.
+        parts.push(IoSliceMut::new(unsafe { std::slice::from_raw_parts_mut(at, direct.length()) }));
+    }
+    line::receive_parts(&mut &*stream, &mut parts)?;
+    Ok(Some((Status::Done, 0, Vec::new())))
+}
+
+fn other(
+    terms: &Terms,
+    holdings: &Holdings,
+    stream: &TcpStream,
+    session: u64,
+    verb: Verb,
+    bytes: u64,
+    entries: &[Entry],
+) -> io::Result<Answer> {
+    if bytes > MOST_NAME || (bytes > 0 && verb != Verb::Introduce) {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    let mut data = vec![0; bytes as usize];
+    line::receive(&mut &*stream, &mut data)?;
+    Ok(match verb {
+        Verb::Borrow => match holdings.lend(session) {
+            Ok(handle) => (Status::Done, holdings.free_bytes(), handle.encode().to_vec()),
+            Err(status) => (status, 0, Vec::new()),
+        },
+        Verb::GiveBack => {
+            let given = entries.iter().try_for_each(|entry| holdings.take_back(session, entry.handle));
+            (given.err().unwrap_or(Status::Done), 0, Vec::new())
+        }
+        Verb::Introduce => {
+            let name = String::from_utf8_lossy(&data);
+            holdings.introduce(session, name.chars().filter(|c| !c.is_control()).collect());
+            (Status::Done, 0, Vec::new())
+        }
+        Verb::Report => {
+            let report = Report {
+                name: terms.name.clone(),
+                bytes: holdings.pieces * holdings.piece_bytes,
+                free_bytes: holdings.free_bytes(),
+                loans: holdings.loans(),
+            };
+            (Status::Done, 0, postcard::to_stdvec(&report).unwrap_or_default())
+        }
+        Verb::Ping | Verb::Read | Verb::Write => (Status::Done, holdings.free_bytes(), Vec::new()),
+    })
+}

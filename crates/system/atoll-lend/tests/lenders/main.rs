@@ -1,0 +1,10 @@
+//! Lenders, their borrowers, and peers that mean harm, over sockets of this machine.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
+mod hostile;
+mod liars;
+mod loss;
+mod pages;
+mod raw;
+mod words;

@@ -1,0 +1,296 @@
+//! The lenders of a run as the launcher, the program and `atoll top` see them: who they are, and how they do.
+//!
+//! The launcher writes the settings before the program starts, and keeps the states while it runs (the crate `atoll-lend`); the
+//! program's workers count what they move. All of it lies in the control block.
+//!
+//! Fault path: no allocation, no lock the program could hold, no arena access, no panic.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+/// Lenders of a run at most.
+pub const MAX_LENDERS: usize = 8;
+
+/// A short text for messages, cut where it is too long.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(C)]
+pub struct Label {
+    bytes: [u8; 64],
+}
+
+impl Label {
+    /// The text, cut to 64 bytes.
+    pub fn new(text: &str) -> Label {
+        let mut bytes = [0; 64];
+        let mut length = text.len().min(bytes.len());
+        while !text.is_char_boundary(length) {
+            length -= 1;
+        }
+        for (to, from) in bytes.iter_mut().zip(text.as_bytes().iter().take(length)) {
+            *to = *from;
+        }
+        Label { bytes }
+    }
+
+    /// The text.
+    pub fn text(&self) -> &str {
+        let length = self.bytes.iter().position(|byte| *byte == 0).unwrap_or(self.bytes.len());
+        std::str::from_utf8(self.bytes.get(..length).unwrap_or_default()).unwrap_or("?")
+    }
+}
+
+impl fmt::Display for Label {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(self.text())
+    }
+}
+
+impl fmt::Debug for Label {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self.text(), out)
+    }
+}
+
+/// One lender, as the launcher found it. All zeros: none.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct LenderSettings {
+    /// What messages call it: its name and its host.
+    pub label: Label,
+    ip: [u8; 16],
+    scope: u32,
+    port: u16,
+    is_v6: u16,
+    /// The run's session there.
+    pub session: u64,
+    /// The session's key.
+    pub key: [u8; 32],
+    /// Bytes of the pieces that it lends.
+    pub piece_bytes: u64,
+}
+
+impl LenderSettings {
+    /// No lender.
+    pub const NONE: LenderSettings = LenderSettings {
+        label: Label { bytes: [0; 64] },
+        ip: [0; 16],
+        scope: 0,
+        port: 0,
+        is_v6: 0,
+        session: 0,
+        key: [0; 32],
+        piece_bytes: 0,
+    };
+
+    /// A lender at `address`, where the run has `session` with `key`.
+    pub fn new(label: &str, address: SocketAddr, session: u64, key: [u8; 32], piece_bytes: u64) -> Self {
+        let (ip, is_v6, scope) = match address {
+            SocketAddr::V4(v4) => (v4.ip().to_ipv6_mapped().octets(), 0, 0),
+            SocketAddr::V6(v6) => (v6.ip().octets(), 1, v6.scope_id()),
+        };
+        Self { label: Label::new(label), ip, scope, port: address.port(), is_v6, session, key, piece_bytes }
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        let [.., a, b, c, d] = self.ip;
+        if self.is_v6 == 0 {
+            return SocketAddr::new(IpAddr::V4(Ipv4Addr::new(a, b, c, d)), self.port);
+        }
+        std::net::SocketAddrV6::new(Ipv6Addr::from(self.ip), self.port, 0, self.scope).into()
+    }
+}
+
+/// The lenders of a run, the nearest first.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct LendersSettings {
+    /// How many there are.
+    pub count: u32,
+    /// On how many of them each page lies: 1 or 2.
+    pub copies: u32,
+    /// They themselves.
+    pub each: [LenderSettings; MAX_LENDERS],
+}
+
+impl LendersSettings {
+    /// No lenders.
+    pub const NONE: LendersSettings =
+        LendersSettings { count: 0, copies: 1, each: [LenderSettings::NONE; MAX_LENDERS] };
+
+    /// Those that there are.
+    pub fn all(&self) -> &[LenderSettings] {
+        self.each.get(..self.count as usize).unwrap_or(&self.each)
+    }
+}
+
+/// How a lender does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+pub enum LenderState {
+    /// It answers.
+    Well = 0,
+    /// It has not answered for a while: pages go elsewhere where they can.
+    Slow = 1,
+    /// It is gone, and all that was there with it.
+    Lost = 2,
+}
+
+/// Steps of [`LenderFigures::latency`] in which a time doubles.
+const STEPS: u32 = 4;
+/// The first time told apart, as a power of two of nanoseconds.
+const FIRST: u32 = 10;
+/// How many times are told apart.
+pub const TIMES: usize = 96;
+
+/// What is known and counted of one lender.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub struct LenderFigures {
+    state: AtomicU32,
+    /// Its last measured round trip, in nanoseconds.
+    pub round_trip_ns: AtomicU64,
+    /// The bytes that it could still lend when it last answered.
+    pub free_bytes: AtomicU64,
+    /// Bytes that the run has borrowed.
+    pub borrowed_bytes: AtomicU64,
+    /// Pages that the run has there now.
+    pub pages_held: AtomicU64,
+    /// Pages fetched from there.
+    pub pages_in: AtomicU64,
+    /// Pages sent there.
+    pub pages_out: AtomicU64,
+    /// Bytes of these.
+    pub bytes_in: AtomicU64,
+    /// Bytes of these.
+    pub bytes_out: AtomicU64,
+    /// Reads by the time that they took.
+    pub latency: [AtomicU64; TIMES],
+}
+
+impl LenderFigures {
+    /// How it does.
+    pub fn state(&self) -> LenderState {
+        match self.state.load(Relaxed) {
+            0 => LenderState::Well,
+            1 => LenderState::Slow,
+            _ => LenderState::Lost,
+        }
+    }
+
+    /// Says how it does. A lost lender stays lost. Whether this is news.
+    pub fn set_state(&self, state: LenderState) -> bool {
+        let change = |old| (old != LenderState::Lost as u32 && old != state as u32).then_some(state as u32);
+        self.state.fetch_update(Relaxed, Relaxed, change).is_ok()
+    }
+
+    /// Counts a read that took `ns` nanoseconds.
+    pub(super) fn note_read(&self, ns: u64) {
+        let octave = ns.max(1).ilog2();
+        let place =
+            octave.checked_sub(FIRST).map_or(0, |octaves| octaves * STEPS + quarter(ns, octave)) as usize;
+        if let Some(count) = self.latency.get(place.min(TIMES - 1)) {
+            count.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// The time, in nanoseconds, within which a share (0 to 1) of the reads were done, at most a quarter too long; `None` where
+    /// there were none.
+    pub fn percentile(&self, share: f64) -> Option<u64> {
+        let total: u64 = self.latency.iter().map(|count| count.load(Relaxed)).sum();
+        let wanted = ((total as f64 * share).ceil() as u64).max(1);
+        let mut sum = 0;
+        let place = self.latency.iter().position(|count| {
+            sum += count.load(Relaxed);
+            sum >= wanted
+        })?;
+        let (octave, step) = (place as u32 / STEPS + FIRST, place as u64 % u64::from(STEPS));
+        Some((1 << octave) + ((step + 1) << octave) / u64::from(STEPS))
+    }
+}
+
+/// In which quarter of the way from `octave`'s power of two, at least [`FIRST`]'s, to the next `ns` lies.
+fn quarter(ns: u64, octave: u32) -> u32 {
+    (ns >> (octave - STEPS.ilog2())) as u32 - STEPS
+}
+
+/// The lenders of a run, in memory that all its processes share.
+#[derive(Clone, Copy, Debug)]
+pub struct Lenders {
+    /// Who they are.
+    pub settings: &'static LendersSettings,
+    /// How they do.
+    pub figures: &'static [LenderFigures; MAX_LENDERS],
+}
+
+/// Lenders outside of any control block, for measurements and tests.
+#[repr(C)]
+struct Alone {
+    settings: LendersSettings,
+    figures: [LenderFigures; MAX_LENDERS],
+}
+
+impl Lenders {
+    /// These lenders in shared memory of their own, which stays until the process ends.
+    ///
+    /// # Errors
+    /// The kernel's refusal to map memory.
+    pub fn alone(settings: LendersSettings) -> Result<Lenders, super::super::FarError> {
+        let memory = super::super::shared::Mapping::new(size_of::<Alone>() as u64, c"atoll lenders", false)?;
+        let at = memory.base().cast::<Alone>();
+        std::mem::forget(memory);
+        // SAFETY: fresh zeroed memory of its size, never unmapped; the atomics are valid when zero, and nobody refers to the settings
+        // before they are written.
+        unsafe {
+            (&raw mut (*at).settings).write(settings);
+            Ok(Lenders { settings: &(*at).settings, figures: &(*at).figures })
+        }
+    }
+
+    /// Those that there are, with their figures.
+    pub fn all(&self) -> impl Iterator<Item = (&'static LenderSettings, &'static LenderFigures)> + use<> {
+        self.settings.all().iter().zip(self.figures)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_survive() {
+        for text in ["10.1.2.3:4567", "[::1]:80", "[fe80::1%3]:9"] {
+            let address: SocketAddr = text.parse().unwrap();
+            assert_eq!(LenderSettings::new("x", address, 1, [0; 32], 1).address(), address);
+        }
+    }
+
+    #[test]
+    fn labels_are_cut_between_characters() {
+        assert_eq!(Label::new("rack1 on b").text(), "rack1 on b");
+        let long = "ä".repeat(40);
+        assert_eq!(Label::new(&long).text(), "ä".repeat(32));
+        assert_eq!(Label::new(&format!("x{long}")).text(), format!("x{}", "ä".repeat(31)));
+    }
+
+    #[test]
+    fn percentiles_are_near_what_was_noted() {
+        let lenders = Lenders::alone(LendersSettings::NONE).unwrap();
+        let figures = &lenders.figures[0];
+        assert_eq!(figures.percentile(0.5), None);
+        for us in 1..=1000 {
+            figures.note_read(us * 1000);
+        }
+        for (share, ns) in [(0.5, 500_000), (0.99, 990_000), (0.01, 10_000)] {
+            let told = figures.percentile(share).unwrap();
+            assert!(told >= ns && told <= ns * 5 / 4, "{share}: {told}");
+        }
+        for ns in [0, 1, u64::MAX] {
+            figures.note_read(ns);
+        }
+        assert!(figures.set_state(LenderState::Slow) && !figures.set_state(LenderState::Slow));
+        assert!(figures.set_state(LenderState::Lost) && !figures.set_state(LenderState::Well));
+        assert_eq!(figures.state(), LenderState::Lost);
+    }
+}

@@ -1,0 +1,250 @@
+//! Which of the borrowed memory is used: pieces that a lender gave, and in them a place for each page, in shared memory.
+//!
+//! `store` takes and frees places. A place is a number below the pages of all pieces of its lender. The pieces' capabilities are
+//! here, as all workers need them.
+//!
+//! Fault path: no allocation, no lock the program could hold, no arena access, no panic. (`Room::new` is set-up code.)
+
+use std::sync::atomic::{
+    AtomicU32, AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
+};
+
+use super::wire::Handle;
+use crate::far::FarError;
+use crate::far::shared::{Mapping, SharedWord};
+
+/// Pieces that a run borrows of one lender at most.
+const MOST_PIECES: u64 = 4096;
+/// Places of one lender at most: their numbers have to fit a page's entry.
+const MOST_PLACES: u64 = 1 << 28;
+
+/// How often a worker yields while another one asks for a piece, before it sleeps.
+const YIELDS: u32 = 1000;
+
+/// What is counted of all pieces.
+#[repr(C, align(64))]
+struct Head {
+    /// Places that are taken, or about to be.
+    used: AtomicU64,
+    /// Pieces that were given.
+    pieces: AtomicU32,
+    /// Whether a worker is asking for a piece.
+    asking: AtomicU32,
+}
+
+/// One piece's capability.
+#[repr(C)]
+struct Piece {
+    node_and_slot: AtomicU64,
+    generation: AtomicU64,
+    check: AtomicU64,
+}
+
+// SAFETY: atomics alone, less than a base page.
+unsafe impl SharedWord for Head {}
+// SAFETY: as above.
+unsafe impl SharedWord for Piece {}
+
+/// The borrowed memory of one lender.
+pub(super) struct Room {
+    /// The head, then the pieces.
+    heads: Mapping,
+    /// A bit for each place: whether it is taken.
+    bits: Mapping,
+    /// Places of a piece, a multiple of 64 or a part of it.
+    per_piece: u64,
+    most_pieces: u64,
+}
+
+/// What came of asking for a place.
+pub(super) enum Taken {
+    /// A place.
+    Place(u32),
+    /// All places of the pieces are taken.
+    None,
+}
+
+impl Room {
+    /// No memory yet, of pieces with `per_piece` places each.
+    pub(super) fn new(per_piece: u64) -> Result<Room, FarError> {
+        let most_pieces = MOST_PIECES.min(MOST_PLACES / per_piece.max(1));
+        let pieces = most_pieces as usize * size_of::<Piece>();
+        Ok(Room {
+            heads: Mapping::new((size_of::<Head>() + pieces) as u64, c"atoll borrowed pieces", false)?,
+            bits: Mapping::new((most_pieces * per_piece).div_ceil(64) * 8, c"atoll borrowed places", false)?,
+            per_piece,
+            most_pieces,
+        })
+    }
+
+    fn head(&self) -> &Head {
+        self.heads.get(0)
+    }
+
+    fn piece(&self, piece: u64) -> &Piece {
+        self.heads.get(size_of::<Head>() + piece.min(self.most_pieces - 1) as usize * size_of::<Piece>())
+    }
+
+    fn word(&self, word: u64) -> &AtomicU64 {
+        self.bits.get(word as usize * 8)
+    }
+
+    fn pieces(&self) -> u64 {
+        // Pairs with the Release in `add`: who counts a piece sees its capability.
+        u64::from(self.head().pieces.load(Acquire))
+    }
+
+    /// Whether one more piece can be added.
+    pub(super) fn has_room_for_a_piece(&self) -> bool {
+        self.pieces() < self.most_pieces
+    }
+
+    /// Takes a free place, the next one behind `hint` if it is free, which then is the place taken.
+    pub(super) fn take(&self, hint: &mut u32) -> Taken {
+        let places = self.pieces() * self.per_piece;
+        // The place is counted first: so many are free that every counter finds one.
+        if self.head().used.fetch_add(1, AcqRel) >= places {
+            self.head().used.fetch_sub(1, AcqRel);
+            return Taken::None;
+        }
+        let words = places.div_ceil(64);
+        let mut place = (u64::from(*hint) + 1) % places;
+        loop {
+            let (word, bit) = (place / 64, place % 64);
+            let behind = (places - word * 64).min(64);
+            let outside = u64::MAX.checked_shl(behind as u32).unwrap_or(0);
+            let below = (1_u64 << bit) - 1;
+            let free = !(self.word(word).load(Acquire) | outside | below);
+            if free == 0 {
+                place = (word + 1) % words * 64;
+                continue;
+            }
+            let mask = free & free.wrapping_neg();
+            if self.word(word).fetch_or(mask, AcqRel) & mask == 0 {
+                let taken = (word * 64 + u64::from(mask.trailing_zeros())) as u32;
+                *hint = taken;
+                return Taken::Place(taken);
+            }
+        }
+    }
+
+    /// Frees a place.
+    pub(super) fn free(&self, place: u32) {
+        let (word, mask) = (u64::from(place) / 64, 1_u64 << (place % 64));
+        if u64::from(place) < self.pieces() * self.per_piece
+            && self.word(word).fetch_and(!mask, AcqRel) & mask != 0
+        {
+            self.head().used.fetch_sub(1, AcqRel);
+        }
+    }
+
+    /// The capability of a place's piece, and the number of the place in it.
+    pub(super) fn locate(&self, place: u32) -> (Handle, u64) {
+        let piece = self.piece(u64::from(place) / self.per_piece);
+        let both = piece.node_and_slot.load(Relaxed);
+        let handle = Handle {
+            node: (both >> 32) as u32,
+            slot: both as u32,
+            generation: piece.generation.load(Relaxed) as u32,
+            check: piece.check.load(Relaxed),
+        };
+        (handle, u64::from(place) % self.per_piece)
+    }
+
+    /// Whether two places lie one behind the other in one piece.
+    pub(super) fn are_neighbours(&self, first: u32, second: u32) -> bool {
+        first.checked_add(1) == Some(second) && u64::from(second) % self.per_piece != 0
+    }
+
+    /// Runs `ask` if no other worker is asking for a piece, which gets the lender to give one, and adds the piece. Otherwise waits
+    /// until the other worker has its answer. Returns what `ask` returned; true where another worker asked.
+    pub(super) fn grow(
+        &self,
+        ask: impl FnOnce() -> Result<Option<Handle>, super::LenderTrouble>,
+    ) -> Result<bool, super::LenderTrouble> {
+        let asking = &self.head().asking;
+        if asking.compare_exchange(0, 1, Acquire, Relaxed).is_err() {
+            let mut turns = 0_u32;
+            while asking.load(Acquire) != 0 {
+                // The answer takes some ten microseconds, unless the lender is stopped.
+                turns = turns.saturating_add(1);
+                if turns < YIELDS {
+                    rustix::thread::sched_yield();
+                } else {
+                    crate::sys::sleep_ns(1_000_000);
+                }
+            }
+            return Ok(true);
+        }
+        let given = ask();
+        if let Ok(Some(handle)) = &given {
+            let piece = self.piece(self.pieces());
+            piece.node_and_slot.store(u64::from(handle.node) << 32 | u64::from(handle.slot), Relaxed);
+            piece.generation.store(handle.generation.into(), Relaxed);
+            piece.check.store(handle.check, Relaxed);
+            self.head().pieces.fetch_add(1, Release);
+        }
+        asking.store(0, Release);
+        given.map(|handle| handle.is_some())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn grow(room: &Room, slot: u32) {
+        let handle = Handle { node: 1, slot, generation: 3, check: 4 };
+        assert!(room.grow(|| Ok(Some(handle))).unwrap());
+    }
+
+    #[test]
+    fn every_place_is_taken_once_and_again_when_it_was_freed() {
+        for per_piece in [2, 48, 64, 1000] {
+            let room = Room::new(per_piece).unwrap();
+            let mut hint = 0;
+            assert!(matches!(room.take(&mut hint), Taken::None));
+            let mut seen = std::collections::BTreeSet::new();
+            for piece in 0..3 {
+                grow(&room, piece);
+                while let Taken::Place(place) = room.take(&mut hint) {
+                    assert!(seen.insert(place));
+                    assert_eq!(room.locate(place).0.slot, piece);
+                }
+            }
+            assert_eq!(seen.len() as u64, 3 * per_piece);
+            room.free(1);
+            room.free(1);
+            assert!(matches!(room.take(&mut hint), Taken::Place(1)));
+            assert!(matches!(room.take(&mut hint), Taken::None));
+        }
+    }
+
+    #[test]
+    fn workers_that_take_and_free_at_once_never_have_the_same_place() {
+        let room = Room::new(64).unwrap();
+        (0..2).for_each(|piece| grow(&room, piece));
+        let owners: Vec<AtomicU32> = (0..128).map(|_| AtomicU32::new(0)).collect();
+        std::thread::scope(|scope| {
+            for worker in 1..=4_u32 {
+                let (room, owners) = (&room, &owners);
+                scope.spawn(move || {
+                    let mut hint = worker * 30;
+                    for _ in 0..2000 {
+                        let mut mine = Vec::new();
+                        while mine.len() < 40
+                            && let Taken::Place(place) = room.take(&mut hint)
+                        {
+                            assert_eq!(owners[place as usize].swap(worker, AcqRel), 0);
+                            mine.push(place);
+                        }
+                        for place in mine {
+                            owners[place as usize].store(0, Release);
+                            room.free(place);
+                        }
+                    }
+                });
+            }
+        });
+    }
+}

@@ -1,0 +1,417 @@
+//! Tests programs whose far memory is in other hosts, over networks between namespaces: they compute the same as natively, and
+//! what happens to lenders, borrowers and the network between them is told in a sentence and leaves nothing behind.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use atoll_e2e::build::{atoll, installed};
+use atoll_e2e::{built, skip};
+use serde_json::Value;
+
+/// The hosts' addresses on their link.
+const ADDRESSES: [&str; 2] = ["10.78.0.1", "10.78.0.2"];
+
+/// A process, killed when dropped.
+struct Held(Child);
+
+impl Held {
+    fn pid(&self) -> i32 {
+        self.0.id() as i32
+    }
+
+    fn signal(&self, signal: i32) {
+        // SAFETY: no pointers; our own child, which is not waited for yet.
+        unsafe { libc::kill(self.pid(), signal) };
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn dies_with_test(command: &mut Command) -> &mut Command {
+    // SAFETY: one system call between fork and exec.
+    unsafe {
+        command.pre_exec(|| {
+            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+            Ok(())
+        })
+    }
+}
+
+#[track_caller]
+fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !done() {
+        assert!(began.elapsed() < Duration::from_secs(20), "{what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Two hosts: network namespaces with names of their own and a link between them. They see one folder of lenders.
+struct Hosts {
+    holders: [Held; 2],
+    folder: tempfile::TempDir,
+}
+
+impl Hosts {
+    fn new() -> Option<Hosts> {
+        // SAFETY: the call only asks for a number.
+        if unsafe { libc::geteuid() } != 0 {
+            atoll_e2e::skip_part!("only root may make network namespaces");
+            return None;
+        }
+        if !["ip", "unshare", "nsenter"].into_iter().all(installed) {
+            atoll_e2e::skip_part!("the command ip is not installed: apt-get install iproute2");
+            return None;
+        }
+        let holders = [0, 1].map(|host| {
+            let mut command = Command::new("unshare");
+            let script =
+                format!("echo host{host} >/proc/sys/kernel/hostname && echo ready && exec sleep 3600");
+            command.args(["--net", "--uts", "sh", "-c", &script]).stdout(Stdio::piped());
+            let mut child = Held(dies_with_test(&mut command).spawn().expect("unshare"));
+            let mut line = String::new();
+            let out = child.0.stdout.as_mut().expect("a pipe");
+            BufReader::new(out).read_line(&mut line).expect("read");
+            (child, line == "ready\n")
+        });
+        if holders.iter().any(|(_, ready)| !ready) {
+            atoll_e2e::skip_part!("the system allows no network namespace");
+            return None;
+        }
+        let holders = holders.map(|(held, _)| held);
+        let hosts = Hosts { holders, folder: tempfile::tempdir().expect("a folder") };
+        let peer = hosts.holders[1].pid().to_string();
+        hosts.ip(0, &format!("link add link0 type veth peer link0 netns {peer}"));
+        for (host, address) in ADDRESSES.iter().enumerate() {
+            hosts.ip(host, &format!("address add {address}/24 dev link0"));
+            hosts.ip(host, "link set lo up");
+            hosts.ip(host, "link set link0 up");
+        }
+        // The kernel takes some time until the link counts as connected.
+        let is_up = |host: usize| {
+            let output = hosts.on(host, "ip").args(["link", "show", "link0"]).output().expect("ip");
+            text(&output.stdout).contains("state UP")
+        };
+        wait_until("the link does not come up", || is_up(0) && is_up(1));
+        Some(hosts)
+    }
+
+    /// A command on a host.
+    fn on(&self, host: usize, program: impl Into<PathBuf>) -> Command {
+        let mut command = Command::new("nsenter");
+        command.args(["--net", "--uts", "--target", &self.holders[host].pid().to_string()]);
+        command.arg(program.into()).env("ATOLL_LENDERS", self.folder.path());
+        dies_with_test(&mut command);
+        command
+    }
+
+    #[track_caller]
+    fn ip(&self, host: usize, words: &str) {
+        let status = self.on(host, "ip").args(words.split(' ')).status();
+        assert!(status.is_ok_and(|status| status.success()), "ip {words}");
+    }
+
+    /// A lender on a host, once it is at work.
+    #[track_caller]
+    fn lend(&self, host: usize, size: &str, name: &str) -> Held {
+        let mut command = self.on(host, atoll());
+        let mut lender =
+            Held(command.args(["lend", size, "--name", name]).stderr(Stdio::piped()).spawn().expect("atoll"));
+        let mut line = String::new();
+        let errors = lender.0.stderr.as_mut().expect("a pipe");
+        BufReader::new(errors).read_line(&mut line).expect("read");
+        assert!(
+            line.contains(&format!("{name} on host{host} lends {size} at {}", ADDRESSES[host])),
+            "{line}"
+        );
+        lender
+    }
+
+    /// A run on host 0.
+    fn run(&self, options: &str, program: &str, class: &str) -> Command {
+        let mut command = self.on(0, atoll());
+        command.args(["run", "--far", "hosts", "--summary", "none"]).args(options.split_whitespace());
+        command.arg("--").arg(built(program)).arg(class).stdin(Stdio::null());
+        command
+    }
+
+    /// What `atoll lenders` says of the only lender.
+    fn lenders(&self) -> Vec<Value> {
+        let output = self.on(0, atoll()).args(["lenders", "--json"]).output().expect("atoll");
+        serde_json::from_slice(&output.stdout).expect("a list")
+    }
+
+    /// Bytes that runs have borrowed.
+    fn borrowed(&self) -> u64 {
+        let of = |lender: &Value| {
+            let all = lender["borrowers"].as_array().cloned().unwrap_or_default();
+            all.iter().filter_map(|borrower| borrower["bytes"].as_u64()).sum::<u64>()
+        };
+        self.lenders().iter().map(of).sum()
+    }
+
+    /// Starts a long run, and waits until it has borrowed.
+    fn start(&self, options: &str) -> Held {
+        let mut command = self.run(options, "cg", "A");
+        let run = Held(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("atoll"));
+        wait_until("the run borrows nothing", || self.borrowed() > 0);
+        // Pages are there by now.
+        std::thread::sleep(Duration::from_millis(300));
+        run
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// The end of a run: its status, what it said, and how long it took.
+fn end(mut run: Held) -> (Option<i32>, String, Duration) {
+    let began = Instant::now();
+    let mut errors = String::new();
+    let _ = run.0.stderr.take().expect("a pipe").read_to_string(&mut errors);
+    let status = run.0.wait().expect("waited");
+    (status.code(), errors, began.elapsed())
+}
+
+#[track_caller]
+fn verified(output: &Output) {
+    let said = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success() && said.0.contains("Verification: successful"), "{said:?}");
+}
+
+fn checksum(output: &Output) -> String {
+    let out = text(&output.stdout);
+    out.lines().find(|line| line.starts_with("Checksum")).unwrap_or_default().to_owned()
+}
+
+#[test]
+fn programs_compute_the_same_with_their_memory_in_another_host() {
+    let Some(hosts) = Hosts::new() else { skip!("there are no namespaces") };
+    let _lender = hosts.lend(1, "512M", "rack1");
+    for (program, class, options) in [
+        ("cg", "W", "--near 6M"),
+        ("fft", "S", "--near 3M --page 64K"),
+        ("stencil", "S", "--near 5M --page-tables shared"),
+    ] {
+        let native = Command::new(built(program)).arg(class).output().expect("started");
+        let output = hosts.run(options, program, class).output().expect("atoll");
+        verified(&output);
+        assert_eq!(checksum(&output), checksum(&native), "{program} {options}");
+    }
+    assert_eq!(hosts.borrowed(), 0);
+}
+
+#[test]
+fn a_run_without_lenders_says_what_to_start() {
+    let Some(hosts) = Hosts::new() else { skip!("there are no namespaces") };
+    let output = hosts.run("--near 6M", "cg", "S").output().expect("atoll");
+    assert_eq!(output.status.code(), Some(70));
+    assert!(text(&output.stderr).contains("start one on another host with `atoll lend SIZE`"));
+    let lender = hosts.lend(1, "64M", "rack1");
+    let output = hosts.run("--near 6M --far-copies 2", "cg", "S").output().expect("atoll");
+    assert!(text(&output.stderr).contains("two lenders on different hosts"), "{}", text(&output.stderr));
+    // One that was killed leaves its card.
+    drop(lender);
+    let output = hosts.run("--near 6M", "cg", "S").output().expect("atoll");
+    assert!(text(&output.stderr).contains("none of 1 answers"), "{}", text(&output.stderr));
+    // And another one can have its name.
+    drop(hosts.lend(0, "64M", "rack1"));
+}
+
+#[test]
+fn a_name_is_taken_while_its_lender_lives() {
+    let Some(hosts) = Hosts::new() else { skip!("there are no namespaces") };
+    let lender = hosts.lend(1, "64M", "rack1");
+    let second = hosts.on(0, atoll()).args(["lend", "64M", "--name", "rack1"]).output().expect("atoll");
+    assert_eq!(second.status.code(), Some(70));
+    assert!(text(&second.stderr).contains("a lender called `rack1` is at work on host1"));
+    lender.signal(libc::SIGTERM);
+    wait_until("the lender's card stays", || hosts.lenders().is_empty());
+}
+
+#[test]
+fn a_killed_lender_ends_the_run_at_once_with_its_name() {
+    let Some(hosts) = Hosts::new() else { skip!("there are no namespaces") };
+    let lender = hosts.lend(1, "512M", "rack1");
+    let run = hosts.start("--near 14M");
+    drop(lender);
+    let (status, errors, took) = end(run);
+    assert_eq!(status, Some(74), "{errors}");
+    assert!(errors.contains("rack1 on host1") && errors.contains("--far-copies 2"), "{errors}");
+    assert_eq!(errors.matches("rack1").count(), 1, "{errors}");
+    assert!(took < Duration::from_secs(3), "{took:?}");
+}
+
+#[test]
+fn a_lender_that_is_cut_off_ends_the_run_within_seconds() {
+    let Some(hosts) = Hosts::new() else { skip!("there are no namespaces") };
+    let _lender = hosts.lend(1, "512M", "rack1");
+    let run = hosts.start("--near 14M");
+    hosts.ip(1, "link set link0 down");
+    let (status, errors, took) = end(run);
+    assert_eq!(status, Some(74), "{errors}");
+    assert!(errors.contains("rack1 on host1"), "{errors}");
+    assert!(took < Duration::from_secs(10), "{took:?}");
+    // The lender has noticed, too: its memory is free when the link is there again.
+    hosts.ip(1, "link set link0 up");
+    wait_until("the lender still lends", || hosts.lenders().len() == 1 && hosts.borrowed() == 0);
+}
+
+#[test]
+fn a_lender_that_is_stopped_for_a_while_is_waited_for() {
+    let Some(hosts) = Hosts::new() else { skip!("there are no namespaces") };
+    let lender = hosts.lend(1, "512M", "rack1");
+    let mut command = hosts.run("--near 6M", "cg", "W");
+    let run = Held(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("atoll"));
+    wait_until("the run borrows nothing", || hosts.borrowed() > 0);
+    lender.signal(libc::SIGSTOP);
+    std::thread::sleep(Duration::from_secs(6));
+    lender.signal(libc::SIGCONT);
+    let (status, errors, _) = end(run);
+    assert_eq!((status, errors.as_str()), (Some(0), ""));
+}
+
+/// Every thread of the program waits for its lender in a handler, where it hears no signal.
+#[test]
+fn a_run_that_waits_for_a_stopped_lender_ends_by_a_signal() {
+    let Some(hosts) = Hosts::new() else { skip!("there are no namespaces") };
+    let lender = hosts.lend(1, "512M", "rack1");
+    let run = hosts.start("--near 14M");
+    lender.signal(libc::SIGSTOP);
+    std::thread::sleep(Duration::from_millis(700));
+    run.signal(libc::SIGTERM);
+    let (status, errors, took) = end(run);
+    lender.signal(libc::SIGCONT);
+    assert_eq!(status, None, "{errors}");
+    assert!(took < Duration::from_secs(8), "{took:?}");
+}
+
+#[test]
+fn lenders_are_started_for_a_run_and_end_with_it() {
+    let Some(hosts) = Hosts::new() else { skip!("there are no namespaces") };
+    // In the place of ssh: the host's namespace, and the command by a shell.
+    let rsh = hosts.folder.path().join("rsh");
+    let script = format!(
+        "#!/bin/sh\nshift\nexec nsenter --net --uts --target {} sh -c \"$*\"\n",
+        hosts.holders[1].pid()
+    );
+    fs::write(&rsh, script).expect("written");
+    fs::set_permissions(&rsh, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("executable");
+    let run = |options: &str| {
+        let mut command = hosts.on(0, atoll());
+        command.args(["run", "--near", "6M"]).args(options.split_whitespace());
+        command.arg("--rsh").arg(&rsh).arg("--").arg(built("cg")).arg("W").stdin(Stdio::null());
+        command
+    };
+    let output = run("--hosts-far host1 --summary json").output().expect("atoll");
+    verified(&output);
+    let errors = text(&output.stderr);
+    let summary =
+        errors.lines().find_map(|line| serde_json::from_str::<Value>(line).ok()).expect("a summary");
+    let lender = &summary["lenders"][0];
+    assert_eq!(lender["name"], "host1", "{errors}");
+    assert!(
+        lender["pages_in"].as_u64() > Some(100) && lender["read_median_us"].as_f64() > Some(1.0),
+        "{lender}"
+    );
+    // With a second one on this host every page lies on both.
+    let output = run("--hosts-far localhost,host1 --far-copies 2 --summary json").output().expect("atoll");
+    verified(&output);
+    let nobody = || {
+        let output = Command::new("pgrep").args(["-f", "lend --for-run"]).output().expect("pgrep");
+        output.stdout.is_empty()
+    };
+    wait_until("lenders outlive their run", nobody);
+    let output = run("--hosts-far host1 --remote /nowhere/atoll").output().expect("atoll");
+    assert_eq!(output.status.code(), Some(70), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("no lender was started"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_program_on_several_nodes_borrows_as_well() {
+    let Some(hosts) = Hosts::new() else { skip!("there are no namespaces") };
+    let _lender = hosts.lend(1, "512M", "rack1");
+    let output = hosts.run("--near 8M --nodes 2 --workers 2", "cg", "W").output().expect("atoll");
+    verified(&output);
+    assert_eq!(hosts.borrowed(), 0);
+}
+
+#[test]
+fn memory_is_free_within_seconds_when_the_borrower_is_killed() {
+    let Some(hosts) = Hosts::new() else { skip!("there are no namespaces") };
+    let lender = hosts.lend(1, "512M", "rack1");
+    let run = hosts.start("--near 14M");
+    let names = hosts.lenders()[0]["borrowers"][0]["name"].as_str().unwrap_or_default().to_owned();
+    assert!(names.contains("cg on host0"), "{names}");
+    drop(run);
+    let began = Instant::now();
+    wait_until("the memory is not free", || hosts.borrowed() == 0);
+    assert!(began.elapsed() < Duration::from_secs(5));
+    // The kernel has it back.
+    let status = fs::read_to_string(format!("/proc/{}/status", lender.pid())).expect("a lender");
+    let shared = status.lines().find_map(|line| line.strip_prefix("RssShmem:")).unwrap_or_default();
+    let kilobytes: u64 = shared.trim().trim_end_matches(" kB").parse().expect("a number");
+    assert!(kilobytes < 1024, "{status}");
+}
+
+#[test]
+fn a_lender_that_is_told_to_end_waits_for_its_borrowers_and_lends_to_nobody_else() {
+    let Some(hosts) = Hosts::new() else { skip!("there are no namespaces") };
+    let mut lender = hosts.lend(1, "512M", "rack1");
+    let mut command = hosts.run("--near 6M", "cg", "W");
+    let run = Held(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("atoll"));
+    wait_until("the run borrows nothing", || hosts.borrowed() > 0);
+    std::thread::sleep(Duration::from_millis(300));
+    lender.signal(libc::SIGTERM);
+    wait_until("the card stays", || hosts.lenders().is_empty());
+    let (status, errors, _) = end(run);
+    assert_eq!((status, errors.as_str()), (Some(0), ""));
+    let mut rest = String::new();
+    let _ = lender.0.stderr.take().expect("a pipe").read_to_string(&mut rest);
+    assert!(lender.0.wait().expect("waited").success());
+    assert!(rest.contains("it stays until they end") && rest.contains("has ended"), "{rest}");
+    // At the second signal it ends at once, and the run with it.
+    let mut lender = hosts.lend(1, "512M", "rack1");
+    let run = hosts.start("--near 14M");
+    lender.signal(libc::SIGINT);
+    wait_until("the card stays", || hosts.lenders().is_empty());
+    lender.signal(libc::SIGINT);
+    assert!(lender.0.wait().expect("waited").success());
+    assert_eq!(end(run).0, Some(74));
+}
+
+#[test]
+fn lenders_that_are_full_are_told() {
+    let Some(hosts) = Hosts::new() else { skip!("there are no namespaces") };
+    let _lender = hosts.lend(1, "4M", "rack1");
+    let output = hosts.run("--near 14M", "cg", "A").output().expect("atoll");
+    assert_eq!(output.status.code(), Some(74), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("all lenders are full"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn with_two_copies_a_run_goes_on_without_a_lender() {
+    let Some(hosts) = Hosts::new() else { skip!("there are no namespaces") };
+    let lender = hosts.lend(1, "512M", "rack1");
+    let _second = hosts.lend(0, "512M", "rack0");
+    let mut command = hosts.run("--near 6M --far-copies 2", "cg", "W");
+    let mut run = Held(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("atoll"));
+    wait_until("the run borrows nothing", || hosts.borrowed() >= 8 << 20);
+    drop(lender);
+    let mut out = String::new();
+    let _ = run.0.stdout.take().expect("a pipe").read_to_string(&mut out);
+    let (status, errors, _) = end(run);
+    assert_eq!(status, Some(0), "{errors}");
+    assert!(out.contains("Verification: successful"), "{out}");
+    assert!(errors.contains("rack1 on host1 is lost") && errors.contains("goes on without it"), "{errors}");
+}
