@@ -2,7 +2,7 @@
 //!
 //! The program describes a region on the origin ([`Program`](crate::Program)); the agents carry that to all nodes.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use atoll_memory::futex::{self, Gate};
 use atoll_memory::signals::SignalsBlocked;
@@ -114,6 +114,18 @@ pub fn invalidated_so_far() -> u64 {
 /// The origin's agent had copies invalidated.
 pub(crate) fn invalidated(count: u64) {
     INVALIDATED.fetch_add(count, Ordering::Relaxed);
+}
+
+/// The pages of the region that is under way, or ran last, went to and fro between nodes.
+static THRASHED: AtomicBool = AtomicBool::new(false);
+
+/// Did the pages of the region that ran last go to and fro between nodes? Known on the origin.
+pub fn has_thrashed() -> bool {
+    THRASHED.load(Ordering::Relaxed)
+}
+
+pub(crate) fn set_thrashed(thrashed: bool) {
+    THRASHED.store(thrashed, Ordering::Relaxed);
 }
 
 /// The value that a worker gave to all nodes last.

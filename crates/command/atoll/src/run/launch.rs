@@ -162,6 +162,8 @@ fn settings(args: &RunArgs, path: &Path, checked: Checked, nodes: &Nodes) -> Res
     settings.page_tables = (PageTables::from(args.memory.page_tables) as u32).into();
     settings.faults = Faults::from(args.memory.faults) as u32;
     let (cpus, asked) = nodes.team();
+    // A team of fewer threads than nodes could not be spread.
+    let cpus = cpus.max(nodes.count());
     settings.workers = workers(args.memory.workers, asked.as_deref(), cpus)?;
     settings.near_bytes = near::limit(
         args,
@@ -267,7 +269,9 @@ pub(crate) fn launch_with(
     let (fd, control) = Control::create(settings).map_err(LaunchError::Control)?;
     let fd = out_of_the_way(fd);
 
-    let mut command = Command::new(&path);
+    // A program that is not managed runs once: the other nodes of a job only take part in its beginning and end.
+    let idle = !nodes.is_first() && checked.openmp == Uses::Alone;
+    let mut command = Command::new(if idle { Path::new("/bin/true") } else { &path });
     command.arg0(name).args(&args.program.words[1..]);
     command.env(control::ENVIRONMENT, fd.to_string());
     command.env("LD_PRELOAD", preload(&library, preloaded.as_deref()));
