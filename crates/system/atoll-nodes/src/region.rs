@@ -44,6 +44,18 @@ impl SinglePhases {
     }
 }
 
+/// Whether a region is calmed (`hold`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub enum Calming {
+    /// It is not, whatever its pages do.
+    #[default]
+    Never,
+    /// It is as soon as its pages go to and fro.
+    Watched,
+    /// It is from the beginning.
+    AtOnce,
+}
+
 /// A region, as far as a node must know it to take part in it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Region {
@@ -55,6 +67,8 @@ pub struct Region {
     pub many: bool,
     /// The phases in which they may not.
     pub phases: SinglePhases,
+    /// Whether it is calmed.
+    pub calming: Calming,
     /// The program's order to its parts, in bytes that only it understands.
     #[serde(with = "serde_bytes")]
     pub order: Vec<u8>,
@@ -150,8 +164,14 @@ mod tests {
         assert_eq!(asked, Some([Some(true), Some(false), None, None]));
         assert_eq!(SinglePhases::of([(10, true)].into_iter()), None);
         assert_eq!(SinglePhases::of((1..=9).map(|at| (at, false)).collect::<Vec<_>>().into_iter()), None);
-        let region =
-            Region { key: 1, code: 20, many: true, phases: phases.unwrap_or_default(), order: vec![] };
+        let region = Region {
+            key: 1,
+            code: 20,
+            many: true,
+            phases: phases.unwrap_or_default(),
+            calming: Calming::Never,
+            order: vec![],
+        };
         assert!(!region.begins_with_many() && Region { code: 30, ..region }.begins_with_many());
     }
 }

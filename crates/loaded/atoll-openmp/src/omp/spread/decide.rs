@@ -15,7 +15,7 @@ use atoll_memory::control::{Consistency, Settings};
 use atoll_memory::region_counts::Key;
 use atoll_memory::region_spread::{RunReason, Spread, Writers};
 
-use atoll_nodes::region::{SinglePhases, has_thrashed, invalidated_so_far};
+use atoll_nodes::region::{Calming, SinglePhases, has_thrashed, invalidated_so_far};
 use atoll_nodes::{clock, cpus, races};
 
 use super::division::Division;
@@ -36,6 +36,8 @@ pub(crate) struct Spreading {
     pub(crate) first_come: bool,
     /// Workers' CPU time is wanted.
     pub(crate) cpu: bool,
+    /// Whether it is calmed where its pages go to and fro.
+    pub(crate) calming: Calming,
 }
 
 /// All that is known of a region.
@@ -43,6 +45,8 @@ pub(crate) struct Spreading {
 struct Known {
     smart: Region,
     parts: Option<Parts>,
+    /// Its pages went to and fro.
+    thrashed: bool,
 }
 
 /// The run that is under way.
@@ -125,6 +129,10 @@ pub(crate) fn begin(key: Key, threads: u32, nodes: u32) -> Option<Spreading> {
         tell_code(figures, safety);
         return alone(RunReason::NoCpus, false);
     }
+    if may_be_alone && safety.waits && settings.begin_spread == 0 && may_move() {
+        tell_code(figures, safety);
+        return alone(RunReason::AtHome, false);
+    }
     let go = if may_be_alone && may_move() { Some(placing.begin(key, now, hope)) } else { None };
     if let Some(Go { place: Place::Alone, home, .. }) = go {
         let why = match home {
@@ -162,7 +170,14 @@ pub(crate) fn begin(key: Key, threads: u32, nodes: u32) -> Option<Spreading> {
         }
     }
     let (phases, first_come) = (safety.phases, !safety.plain);
-    let spread = Spreading { many, phases, division, first_come, cpu: go.is_some_and(|go| go.measure) };
+    let calming = match known.thrashed {
+        // Threads that wait for each other would wait for pages that are kept.
+        _ if !may_be_alone || safety.waits => Calming::Never,
+        true if !may_move() => Calming::AtOnce,
+        _ => Calming::Watched,
+    };
+    let cpu = go.is_some_and(|go| go.measure);
+    let spread = Spreading { many, phases, division, first_come, cpu, calming };
     *run =
         Some(Run { key, began: now, spread: Some(spread), free: go.is_some(), threads, nodes, invalidated });
     Some(spread)
@@ -219,6 +234,7 @@ pub(crate) fn ended() {
         placing.ended(Took { ns, cpu_ns, thrashed: spread.is_some() && has_thrashed() });
     }
     let (Some(_), Some(known)) = (spread, known.get_mut(&key)) else { return };
+    known.thrashed |= has_thrashed();
     if consistency() == Some(Consistency::Smart) && safety::of(key.function as usize).how == How::Many {
         let count = invalidated_so_far() - invalidated;
         known.smart.ended(u32::try_from(count).unwrap_or(u32::MAX), &Rules::of(threads / nodes));
