@@ -99,8 +99,9 @@ pub struct Settings {
     pub home_alone: u32,
     /// The CPUs of all nodes together: nodes of one machine share theirs.
     pub all_cpus: u32,
-    /// Whether every region begins on all nodes, as tests want it; 0: no.
-    pub begin_spread: u32,
+    /// For tests on one machine: 1: each node counts as if it had its part of the CPUs to itself; 2: and every region begins on all
+    /// nodes; 0: as users have it.
+    pub placing: u32,
     /// Whether it is an error if a program of the run is not managed; 0: no.
     pub require: u32,
     /// The directory in which local nodes meet, NUL-terminated.
@@ -385,7 +386,7 @@ impl Settings {
             check_races: 0,
             home_alone: 1,
             all_cpus: 0,
-            begin_spread: 0,
+            placing: 0,
             require: 0,
             meeting: [0; 256],
         };

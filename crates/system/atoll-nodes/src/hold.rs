@@ -94,18 +94,22 @@ impl<M> Hold<M> {
         !self.waiting.is_empty()
     }
 
-    /// A message that need not wait any more; where `all` is true, no message need.
-    pub(crate) fn take(&mut self, all: bool) -> Option<(u32, M)> {
+    /// A message that need not wait any more. Where `all` is true, none need but those of a calmed region; where `over` is true,
+    /// neither need these.
+    pub(crate) fn take(&mut self, all: bool, over: bool) -> Option<(u32, M)> {
         let now = Instant::now();
         if let Some(calm) = self.calm.as_mut().filter(|calm| calm.next <= now) {
             *calm = Calm { next: now + PERIOD, left: FEW };
         }
-        let may = |calmed: bool| !calmed || self.calm.is_none_or(|calm| calm.left > 0);
-        let goes = |waiting: &Waiting<M>| all || may(waiting.calmed) && !self.keeps(waiting.page);
+        let left = self.calm.is_none_or(|calm| calm.left > 0);
+        let goes = |waiting: &Waiting<M>| match waiting.calmed {
+            true => over || left && !self.keeps(waiting.page),
+            false => all || !self.keeps(waiting.page),
+        };
         let at = self.waiting.iter().position(goes)?;
         let Waiting { from, message, calmed, .. } = self.waiting.remove(at)?;
-        if let Some(calm) = self.calm.as_mut().filter(|_| calmed && !all) {
-            calm.left -= 1;
+        if let Some(calm) = self.calm.as_mut().filter(|_| calmed) {
+            calm.left = calm.left.saturating_sub(1);
         }
         Some((from, message))
     }
@@ -140,8 +144,8 @@ mod tests {
         assert!(hold.keeps(7) && !hold.keeps(8));
         hold.wait(7, 1, "mine", false);
         assert!(hold.longest_sleep().is_some_and(|left| left > Duration::from_secs(30)));
-        assert_eq!(hold.take(false), None);
-        assert_eq!(hold.take(true), Some((1, "mine")));
+        assert_eq!(hold.take(false, false), None);
+        assert_eq!(hold.take(true, true), Some((1, "mine")));
         assert_eq!(hold.longest_sleep(), None);
     }
 
@@ -151,12 +155,12 @@ mod tests {
         hold.set_calm(true);
         (0..5).for_each(|page| hold.wait(page, 1, page, true));
         hold.wait(9, 0, 9, false);
-        assert_eq!((hold.take(false), hold.take(false)), (Some((0, 9)), None));
+        assert_eq!((hold.take(false, false), hold.take(false, false)), (Some((0, 9)), None));
         assert!(hold.longest_sleep().is_some_and(|left| left <= PERIOD));
         assert_eq!((hold.take_of(3), hold.take_of(3)), (Some((1, 3)), None));
         std::thread::sleep(PERIOD);
-        assert_eq!(std::iter::from_fn(|| hold.take(false)).count(), FEW as usize);
-        assert_eq!(std::iter::from_fn(|| hold.take(true)).count(), 2);
+        assert_eq!(std::iter::from_fn(|| hold.take(false, false)).count(), FEW as usize);
+        assert_eq!(std::iter::from_fn(|| hold.take(true, true)).count(), 2);
     }
 
     #[test]
@@ -165,7 +169,7 @@ mod tests {
         let then = Instant::now() - Duration::from_secs(1);
         (0..100).for_each(|page| hold.given(page, page % 2 == 0, then));
         hold.wait(7, 1, (), false);
-        assert_eq!(hold.take(false), Some((1, ())));
+        assert_eq!(hold.take(false, false), Some((1, ())));
         hold.given(1000, false, Instant::now());
         assert_eq!((hold.until.len(), hold.given.len()), (1, 1));
     }

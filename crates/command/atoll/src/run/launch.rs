@@ -170,7 +170,7 @@ fn settings(args: &RunArgs, path: &Path, checked: Checked, nodes: &Nodes) -> Res
         path,
         settings.workers,
         nodes.count(),
-        checked.openmp != Uses::Alone || applied::applies_to_all(args),
+        checked.openmp != Uses::Alone || applied::applies_to_all(args, checked),
     )?;
     settings.far_memory_bytes = spare::memory(settings.near_bytes, nodes.count());
     settings.consistency = match args.consistency {

@@ -33,6 +33,10 @@ pub(crate) const ENVIRONMENT: &str = "ATOLL_NODE";
 /// regions begin on all nodes, too.
 const PLACING: &str = "ATOLL_TEST_PLACING";
 
+fn placing_for_tests() -> Option<OsString> {
+    std::env::var_os(PLACING).filter(|placing| !placing.is_empty())
+}
+
 /// How long the other nodes may take to end after the first.
 const LAST_WAIT: Duration = Duration::from_secs(2);
 
@@ -150,7 +154,10 @@ impl Nodes {
                 let (cpus, asked) = job.team();
                 (cpus, asked.map(OsString::from))
             }
-            None => (machine::usable_cpus(), std::env::var_os("OMP_NUM_THREADS")),
+            None => {
+                let times = if placing_for_tests().is_some() { self.count } else { 1 };
+                (machine::usable_cpus() * times, std::env::var_os("OMP_NUM_THREADS"))
+            }
         }
     }
 
@@ -159,10 +166,9 @@ impl Nodes {
         settings.node = self.node;
         settings.nodes = self.count;
         settings.all_cpus = self.team().0;
-        let test = std::env::var(PLACING).unwrap_or_default();
-        if !test.is_empty() {
-            settings.all_cpus = machine::usable_cpus().saturating_mul(self.count);
-            settings.begin_spread = u32::from(test == "spread");
+        if let Some(placing) = placing_for_tests() {
+            settings.placing = if placing == "spread" { 2 } else { 1 };
+            settings.all_cpus = (machine::usable_cpus() / self.count).max(1) * self.count;
         }
         // The variable is short: a few numbers.
         settings.set_meeting(&match &self.job {

@@ -157,9 +157,14 @@ impl Server {
     /// Does a worker of this node run, and may use the pages that it has? Where all wait for pages, none is kept from other nodes.
     fn some_run(&self) -> bool {
         let waiting: usize = self.faults.waiting.values().map(Vec::len).sum();
-        // Where pages are kept for long, a worker may also wait for a lock that another node's worker has.
-        let locks = if self.faults.hold.is_calm() { self.waiting_for_locks() } else { 0 };
-        !self.barriers.waits() && waiting + locks < region::workers() as usize
+        !self.barriers.waits() && waiting < region::workers() as usize
+    }
+
+    /// In a calmed region, do workers of this node come before those of higher numbers? Also while all wait for pages: the others,
+    /// which wait for pages of this node, give theirs at once. Not while they wait for what others' workers must do: at a
+    /// barrier, or for locks.
+    fn comes_before(&self) -> bool {
+        !self.barriers.waits() && self.waiting_for_locks() < region::workers() as usize
     }
 
     /// A region begins: its pages are watched, or it is calmed.
@@ -215,7 +220,7 @@ impl Server {
     pub(super) fn receive_or_hold(&mut self, from: u32, message: Message<Content, Diff>) {
         let Some(page) = self.taken(&message) else { return self.receive(from, message) };
         let calmed = self.is_calmed(from, &message);
-        if (calmed || self.faults.hold.keeps(page)) && self.some_run() {
+        if calmed && self.comes_before() || self.faults.hold.keeps(page) && self.some_run() {
             return self.faults.hold.wait(page, from, message, calmed);
         }
         self.receive(from, message);
@@ -249,7 +254,8 @@ impl Server {
         if !self.faults.hold.waits() {
             return done;
         }
-        while let Some((from, message)) = self.faults.hold.take(!self.some_run()) {
+        let over = !self.faults.hold.is_calm() || !self.comes_before();
+        while let Some((from, message)) = self.faults.hold.take(!self.some_run(), over) {
             done += 1;
             self.receive(from, message);
         }

@@ -88,10 +88,14 @@ fn origin_cpus() -> u32 {
     *CPUS.get_or_init(cpus::available)
 }
 
+/// The value of `Settings::placing` with which every region begins on all nodes.
+const SPREAD: u32 = 2;
+
 /// What is known of a region of `threads` threads before it runs.
 fn hope(threads: u32, how: How, settings: &Settings) -> Hope {
-    let at_home = how == How::Single && settings.begin_spread == 0;
-    let (here, all) = (origin_cpus(), settings.all_cpus.max(origin_cpus()));
+    let at_home = how == How::Single && settings.placing != SPREAD;
+    let here = if settings.placing == 0 { origin_cpus() } else { settings.all_cpus / settings.nodes.max(1) };
+    let all = settings.all_cpus.max(here);
     Hope { origin_workers: threads.min(here), all_workers: threads.min(all), at_home }
 }
 
@@ -129,7 +133,7 @@ pub(crate) fn begin(key: Key, threads: u32, nodes: u32) -> Option<Spreading> {
         tell_code(figures, safety);
         return alone(RunReason::NoCpus, false);
     }
-    if may_be_alone && safety.waits && settings.begin_spread == 0 && may_move() {
+    if may_be_alone && safety.waits && settings.placing != SPREAD && may_move() {
         tell_code(figures, safety);
         return alone(RunReason::AtHome, false);
     }
