@@ -155,6 +155,8 @@ impl Atoll {
         if self.native {
             command.env("OMP_NUM_THREADS", "2");
         }
+        // Several nodes have this machine's CPUs alone, and would leave all regions to the first.
+        command.env(PLACING, "spread");
         command.env(left::TAG, &tag).envs(self.variables.iter().cloned());
         if let Some(folder) = &self.folder {
             command.current_dir(folder);
@@ -208,6 +210,10 @@ impl Atoll {
         self.start().end()
     }
 }
+
+/// The environment variable that says where regions begin on several nodes: with `spread` on all of them, with `apart` as if each node
+/// had CPUs of its own, and as users have it if it is empty.
+pub const PLACING: &str = "ATOLL_TEST_PLACING";
 
 /// Makes a terminal: the end for the test, and the end for a process.
 fn terminal() -> (File, File) {

@@ -4,8 +4,9 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use atoll_e2e::build::atoll;
-use atoll_e2e::{Atoll, Outcome, built, helper, skip};
+use atoll_e2e::build::{atoll, helper_with, openmp};
+use atoll_e2e::run::PLACING;
+use atoll_e2e::{Atoll, Outcome, built, helper, native, skip};
 use serde_json::Value;
 
 /// Returns the regions of a run's summary.
@@ -90,6 +91,63 @@ fn what_threads_keep_stays_theirs() {
     let run = Atoll::new(helper("regions_kept.c")).with("--nodes 2 --workers 4").run().exits(0);
     let all = regions(&run);
     assert!(all.iter().all(|region| number(region, "alone_runs") == 0), "{all:?}");
+}
+
+/// Runs the building of a graph by atomic counters on two nodes with a worker each, where regions begin as `placing` says; returns its
+/// regions.
+fn build_graph(placing: &str, times: &str) -> Vec<Value> {
+    let run = Atoll::new(openmp("graph_build.c")).args(&format!("100000 {times}"));
+    let run = run.with("--nodes 2 --workers 2").env(PLACING, placing).limit(60);
+    regions(&run.run().exits(0))
+}
+
+fn sum(regions: &[Value], name: &str) -> u64 {
+    regions.iter().map(|region| number(region, name)).sum()
+}
+
+/// On one machine other nodes bring no CPUs, so a program whose regions were spread could only become slower.
+#[test]
+fn nodes_that_share_the_origins_cpus_took_part_in_regions() {
+    let all = build_graph("", "2");
+    assert!(all.iter().all(|region| text(region, "why") == "other nodes bring no CPUs for it"), "{all:?}");
+    assert_eq!((sum(&all, "runs"), sum(&all, "messages")), (sum(&all, "alone_runs"), 0), "{all:?}");
+}
+
+/// Building a graph by atomics took hundreds of times as long as on one node, in regions that ran once.
+#[test]
+fn regions_of_atomics_that_run_once_were_spread() {
+    let all = build_graph("apart", "1");
+    let atomic: Vec<_> = all.iter().filter(|r| text(r, "why").contains("synchronises")).cloned().collect();
+    assert!(atomic.len() >= 2, "{all:?}");
+    assert_eq!(sum(&atomic, "runs"), sum(&atomic, "alone_runs"), "{atomic:?}");
+    // Pages that another region had left on the other node.
+    assert!(sum(&atomic, "messages") < 1000, "{atomic:?}");
+}
+
+/// Such regions, begun on all nodes: 833,000 invalidations in regions that ran once.
+#[test]
+fn thrashing_was_not_noticed_in_a_regions_first_run() {
+    let all = build_graph("spread", "4");
+    let atomic: Vec<_> = all.iter().filter(|r| text(r, "why") == "its pages went to and fro").collect();
+    assert!(!atomic.is_empty(), "{all:?}");
+    for region in &atomic {
+        assert_eq!(number(region, "runs") - number(region, "alone_runs"), 1, "{region}");
+    }
+    assert!(sum(&all, "single_invalidations") < 40_000, "{all:?}");
+}
+
+/// A program that is not managed ran once on every node.
+#[test]
+fn a_program_without_openmp_ran_on_every_node() {
+    let program = helper_with("plain.c", &["-fno-openmp"]);
+    let alone = native(&program).args("word 5").run();
+    Atoll::new(&program)
+        .args("word 5")
+        .with("--nodes 2")
+        .run()
+        .like(&alone)
+        .exits(5)
+        .says("nothing was managed");
 }
 
 #[test]

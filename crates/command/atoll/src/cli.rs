@@ -329,7 +329,8 @@ pub(crate) struct RunArgs {
     /// of its own are not checked. A store that leaves a byte as it was is not seen.
     #[arg(long, value_enum, value_name = "WHAT")]
     pub(crate) check: Option<CheckArg>,
-    /// Run a region on node 0 alone where measurement says that this takes less time; off spreads every region that can be
+    /// Run a region on node 0 alone where this takes less time: by measurement, or as other nodes bring no CPUs; off spreads
+    /// every region that can be
     #[arg(long, value_enum, default_value_t = OnOff::On)]
     pub(crate) home_alone: OnOff,
 

@@ -53,6 +53,13 @@ pub(crate) fn usable_cpus() -> u32 {
     usable_cpu_numbers().map_or_else(cpus_online, |cpus| cpus.len().max(1) as u32)
 }
 
+/// Returns the CPUs that this process may use, ascending; where the kernel does not say, as many as are online.
+pub(crate) fn usable_cpu_list() -> Vec<u32> {
+    usable_cpu_numbers()
+        .filter(|cpus| !cpus.is_empty())
+        .map_or_else(|| (0..cpus_online()).collect(), |cpus| cpus.into_iter().map(|cpu| cpu as u32).collect())
+}
+
 /// Returns the CPUs that this process may use, ascending; `None` where the kernel does not say.
 pub(crate) fn usable_cpu_numbers() -> Option<Vec<usize>> {
     // SAFETY: the set is valid for writes, and read only if it was filled.

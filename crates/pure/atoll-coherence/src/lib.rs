@@ -7,7 +7,7 @@
 //! directory entry ([`directory`]) and serves one request at a time, and each node steps through the table of [`copy`].
 //! *Multiple writers*, inside work-sharing regions: nodes write at once, each beside a twin, and the barrier merges the writes
 //! ([`merge`], [`diff`]). [`agent`] is a node's part in both. [`region`] chooses between them, [`plan`] says which pages to
-//! fetch when a region begins.
+//! fetch when a region begins. [`placing`] chooses where regions run, and [`thrash`] notices pages that go to and fro.
 //!
 //! Source: the Popcorn paper (`papers/popcorn-dsm.txt`), sections 2 to 4.
 
@@ -25,5 +25,6 @@ pub mod races;
 pub mod recent;
 pub mod region;
 mod table;
+pub mod thrash;
 
 pub use table::Impossible;

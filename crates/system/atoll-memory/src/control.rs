@@ -103,6 +103,11 @@ pub struct Settings {
     pub check_races: u32,
     /// Whether regions run on the origin alone where that takes less time; 0: no.
     pub home_alone: u32,
+    /// The CPUs of all nodes together: nodes of one machine share theirs.
+    pub all_cpus: u32,
+    /// For tests on one machine: 1: each node counts as if it had its part of the CPUs to itself; 2: and every region begins on all
+    /// nodes; 0: as users have it.
+    pub placing: u32,
     /// Whether it is an error if a program of the run is not managed; 0: no.
     pub require: u32,
     /// The directory in which local nodes meet, NUL-terminated.
@@ -407,6 +412,8 @@ impl Settings {
             prefetch: 1,
             check_races: 0,
             home_alone: 1,
+            all_cpus: 0,
+            placing: 0,
             require: 0,
             meeting: [0; 256],
         };

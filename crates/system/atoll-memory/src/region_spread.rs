@@ -47,10 +47,16 @@ pub enum RunReason {
     Races,
     /// On the origin alone: only that one has a library which the program has loaded.
     Library,
+    /// On the origin alone: the other nodes bring no CPUs for its workers.
+    NoCpus,
+    /// On the origin alone: its code synchronises memory, so that its first runs are there.
+    AtHome,
+    /// On the origin alone: its pages went to and fro between nodes.
+    Thrashed,
 }
 
 impl RunReason {
-    const ALL: [RunReason; 16] = [
+    const ALL: [RunReason; 19] = [
         RunReason::Unknown,
         RunReason::Construct,
         RunReason::Small,
@@ -67,6 +73,9 @@ impl RunReason {
         RunReason::Twins,
         RunReason::Races,
         RunReason::Library,
+        RunReason::NoCpus,
+        RunReason::AtHome,
+        RunReason::Thrashed,
     ];
 }
 

@@ -33,7 +33,7 @@ struct Loaded {
 }
 
 /// The version of [`super::wire`].
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 
 impl From<Library> for Loaded {
     fn from(Library { name, soname, base, size, build_id }: Library) -> Loaded {

@@ -9,7 +9,7 @@
 //!
 //! Within the agent: `phases` learns what to fetch ahead, `hold` how long a page is kept, `together` what is done at once, `direct`
 //! what is read where it lies, `kept` whose memory stays; `twins` is where twins lie, `races` finds words that two nodes write;
-//! `locks` and `futexes` are tables of the origin, `files` are those that the program maps.
+//! `locks` (with `quick_locks`) and `futexes` are tables of the origin, `files` are those that the program maps.
 //!
 //! Source: the Popcorn paper, sections 2 to 4; the barrelfish paper, chapter 7.
 
@@ -36,6 +36,7 @@ pub mod numbers;
 mod peers;
 mod phases;
 pub mod program;
+mod quick_locks;
 pub mod races;
 pub mod region;
 pub mod stack;

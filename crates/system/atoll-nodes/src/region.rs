@@ -2,7 +2,7 @@
 //!
 //! The program describes a region on the origin ([`Program`](crate::Program)); the agents carry that to all nodes.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use atoll_memory::futex::{self, Gate};
 use atoll_memory::signals::SignalsBlocked;
@@ -44,6 +44,18 @@ impl SinglePhases {
     }
 }
 
+/// Whether a region is calmed (`hold`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub enum Calming {
+    /// It is not, whatever its pages do.
+    #[default]
+    Never,
+    /// It is as soon as its pages go to and fro.
+    Watched,
+    /// It is from the beginning.
+    AtOnce,
+}
+
 /// A region, as far as a node must know it to take part in it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Region {
@@ -55,6 +67,8 @@ pub struct Region {
     pub many: bool,
     /// The phases in which they may not.
     pub phases: SinglePhases,
+    /// Whether it is calmed.
+    pub calming: Calming,
     /// The program's order to its parts, in bytes that only it understands.
     #[serde(with = "serde_bytes")]
     pub order: Vec<u8>,
@@ -116,6 +130,18 @@ pub(crate) fn invalidated(count: u64) {
     INVALIDATED.fetch_add(count, Ordering::Relaxed);
 }
 
+/// The pages of the region that is under way, or ran last, went to and fro between nodes.
+static THRASHED: AtomicBool = AtomicBool::new(false);
+
+/// Did the pages of the region that ran last go to and fro between nodes? Known on the origin.
+pub fn has_thrashed() -> bool {
+    THRASHED.load(Ordering::Relaxed)
+}
+
+pub(crate) fn set_thrashed(thrashed: bool) {
+    THRASHED.store(thrashed, Ordering::Relaxed);
+}
+
 /// The value that a worker gave to all nodes last.
 static PUBLISHED: AtomicU64 = AtomicU64::new(0);
 
@@ -138,8 +164,14 @@ mod tests {
         assert_eq!(asked, Some([Some(true), Some(false), None, None]));
         assert_eq!(SinglePhases::of([(10, true)].into_iter()), None);
         assert_eq!(SinglePhases::of((1..=9).map(|at| (at, false)).collect::<Vec<_>>().into_iter()), None);
-        let region =
-            Region { key: 1, code: 20, many: true, phases: phases.unwrap_or_default(), order: vec![] };
+        let region = Region {
+            key: 1,
+            code: 20,
+            many: true,
+            phases: phases.unwrap_or_default(),
+            calming: Calming::Never,
+            order: vec![],
+        };
         assert!(!region.begins_with_many() && Region { code: 30, ..region }.begins_with_many());
     }
 }

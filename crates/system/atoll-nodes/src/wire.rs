@@ -78,6 +78,10 @@ pub(crate) enum Packet {
     Races(Vec<Found>),
     /// To the origin: the twins of the region of this code take too much of near memory.
     Crowded(u64),
+    /// To the origin: the pages of the region that runs go to and fro.
+    Thrashes,
+    /// From the origin: the region that runs is calmed.
+    Calm,
     /// To the origin, now and then: what the node counted, by `atoll_memory::control::NodeCount`.
     Counts(Vec<u64>),
     /// To the origin, at the end: the same counters, behind all else that the node says.

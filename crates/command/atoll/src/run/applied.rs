@@ -32,9 +32,11 @@ const ALONE: &str =
     "it is not linked with OpenMP (libgomp, libomp or libiomp5), nor does it start programs that could be";
 
 /// Whether a limit applies to programs without OpenMP, too, as soon as they need memory. It does on one node whose memory is
-/// paged, also where the machine sets the limit.
-pub(super) fn applies_to_all(args: &RunArgs) -> bool {
-    let several = args.nodes.is_some_and(|nodes| nodes > 1) || !args.hosts.is_empty();
+/// paged, also where the machine sets the limit: a program that is not linked with OpenMP has one even if more are asked for on this
+/// machine.
+pub(super) fn applies_to_all(args: &RunArgs, checked: Checked) -> bool {
+    let here = args.nodes.is_some_and(|nodes| nodes > 1) && checked.openmp != Uses::Alone;
+    let several = here || !args.hosts.is_empty();
     // --require without a limit asks for a program with OpenMP.
     let limited = args.near().is_some() || (args.near_is_automatic() && !args.require);
     limited && !several && args.translation.translation == Translation::Paging
@@ -45,7 +47,7 @@ pub(super) fn applies_to_all(args: &RunArgs) -> bool {
 /// # Errors
 /// `--require` was given.
 pub(super) fn before(args: &RunArgs, checked: Checked) -> Result<(), NotApplied> {
-    if checked.openmp != Uses::Alone || applies_to_all(args) {
+    if checked.openmp != Uses::Alone || applies_to_all(args, checked) {
         return Ok(());
     }
     let name = args.program.words[0].display();
@@ -60,7 +62,8 @@ pub(super) fn before(args: &RunArgs, checked: Checked) -> Result<(), NotApplied>
 
 /// Looks while the program runs, in a thread of its own, until something is managed or a line has said that nothing is.
 pub(super) fn look_on(args: &RunArgs, checked: Checked, control: &'static Control, child: i32) {
-    let Some(near) = args.near().filter(|_| checked.openmp == Uses::Other && !applies_to_all(args)) else {
+    let Some(near) = args.near().filter(|_| checked.openmp == Uses::Other && !applies_to_all(args, checked))
+    else {
         return;
     };
     let name = args.program.words[0].display().to_string();
@@ -96,7 +99,7 @@ pub(crate) fn at_end(args: &RunArgs, checked: Checked, control: &Control, name: 
         return args.require;
     }
     let why = match checked.openmp {
-        Uses::Alone | Uses::Other if applies_to_all(args) => {
+        Uses::Alone | Uses::Other if applies_to_all(args, checked) => {
             if control.late.load(Ordering::Relaxed) != 0 {
                 "the program that needed memory runs as it is".to_owned()
             } else if control.settings.near_automatic != 0 {

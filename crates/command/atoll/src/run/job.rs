@@ -4,6 +4,7 @@
 //! A thread finds out which node this is and tells the others' launchers what they must know of it. Then it answers the
 //! program, which asks it for the others' addresses when it joins them (`atoll-nodes/src/join.rs`). `nodes` calls it.
 
+use std::collections::BTreeSet;
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
@@ -64,8 +65,8 @@ pub(crate) struct Card {
     host: String,
     /// The kernel's identifier of this machine's start.
     boot: String,
-    /// The number of CPUs that the node's workers may use.
-    cpus: u32,
+    /// The CPUs that the node's workers may use, by the machine's numbers.
+    cpus: Vec<u32>,
     /// The team's size that its environment asks for.
     asked: Option<String>,
     /// The limit of its main stack.
@@ -83,7 +84,7 @@ impl Card {
         Ok(Card {
             host: machine::host(),
             boot: machine::line("/proc/sys/kernel/random/boot_id"),
-            cpus: machine::usable_cpus(),
+            cpus: machine::usable_cpu_list(),
             asked: std::env::var("OMP_NUM_THREADS").ok(),
             stack: stack_limit(),
             networks: network::networks(),
@@ -106,6 +107,13 @@ fn decode(node: usize, bytes: &[u8]) -> Result<Card, JobError> {
         return Err(JobError::Version { node, host, theirs: version });
     }
     postcard::from_bytes(rest).map_err(nonsense)
+}
+
+/// Returns the number of CPUs that these nodes have together: two nodes of one machine may share some or all of theirs.
+fn cpus_together(cards: &[Card]) -> u32 {
+    let all: BTreeSet<(&str, u32)> =
+        cards.iter().flat_map(|card| card.cpus.iter().map(|&cpu| (card.boot.as_str(), cpu))).collect();
+    all.len() as u32
 }
 
 fn stack_limit() -> u64 {
@@ -155,10 +163,10 @@ impl Job {
         Ok(Some(Job { node, nodes, cards, to_thread, thread }))
     }
 
-    /// Returns the CPUs of all nodes, and the team's size in node 0's environment.
+    /// Returns the number of CPUs of all nodes together, those that nodes of one machine share counted once, and the team's size
+    /// in node 0's environment.
     pub(crate) fn team(&self) -> (u32, Option<&str>) {
-        let cpus = self.cards.iter().map(|card| card.cpus).fold(0, u32::saturating_add);
-        (cpus, self.cards.first().and_then(|card| card.asked.as_deref()))
+        (cpus_together(&self.cards), self.cards.first().and_then(|card| card.asked.as_deref()))
     }
 
     /// Returns the limit of the main stack that all nodes have: node 0's.
@@ -259,6 +267,18 @@ fn serve(mut start: Start, meeting: &Meeting, sockets: &Receiver<UnixStream>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn cpus_that_nodes_of_one_machine_share_count_once() {
+        let card = |boot: &str, cpus: &[u32]| Card {
+            boot: boot.to_owned(),
+            cpus: cpus.to_vec(),
+            ..Card::of_this_node().unwrap()
+        };
+        assert_eq!(cpus_together(&[card("a", &[0, 1]), card("a", &[0, 1])]), 2);
+        assert_eq!(cpus_together(&[card("a", &[0]), card("a", &[1])]), 2);
+        assert_eq!(cpus_together(&[card("a", &[0, 1]), card("b", &[0, 1])]), 4);
+    }
 
     #[test]
     fn another_version_is_told_and_garbage_too() {

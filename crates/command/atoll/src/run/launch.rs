@@ -173,13 +173,15 @@ fn settings(args: &RunArgs, path: &Path, checked: Checked, nodes: &Nodes) -> Res
     settings.page_tables = (PageTables::from(args.memory.page_tables) as u32).into();
     settings.faults = Faults::from(args.memory.faults) as u32;
     let (cpus, asked) = nodes.team();
+    // A team of fewer threads than nodes could not be spread.
+    let cpus = cpus.max(nodes.count());
     settings.workers = workers(args.memory.workers, asked.as_deref(), cpus)?;
     let near = near::limit(
         args,
         path,
         settings.workers,
         nodes.count(),
-        checked.openmp != Uses::Alone || applied::applies_to_all(args),
+        checked.openmp != Uses::Alone || applied::applies_to_all(args, checked),
     )?;
     settings.near_bytes = near.bytes;
     settings.near_automatic = u32::from(near.is_automatic);
@@ -290,7 +292,9 @@ pub(crate) fn launch_with(
     let lenders = borrowed.map(|borrowed| borrowed.keep(control)).transpose()?;
     let fd = out_of_the_way(fd);
 
-    let mut command = Command::new(&path);
+    // A program that is not managed runs once: the other nodes of a job only take part in its beginning and end.
+    let idle = !nodes.is_first() && checked.openmp == Uses::Alone;
+    let mut command = Command::new(if idle { Path::new("/bin/true") } else { &path });
     command.arg0(name).args(&args.program.words[1..]);
     command.env(control::ENVIRONMENT, fd.to_string());
     command.env("LD_PRELOAD", preload(&library, preloaded.as_deref()));

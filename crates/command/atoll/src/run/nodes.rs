@@ -18,7 +18,7 @@ use atoll_memory::control::{EXIT_NODE, Settings};
 use atoll_transport::start::LAUNCH_VARIABLE;
 use atoll_transport::transport::mesh;
 
-use super::check::program::Checked;
+use super::check::program::{Checked, Uses};
 use super::job::{Job, JobError};
 use super::launch::out_of_the_way;
 use super::signals::{QUIET, signal_text};
@@ -28,6 +28,14 @@ use crate::machine;
 
 /// The environment variable with a node's number and its sockets, for the launcher of a node other than the origin.
 pub(crate) const ENVIRONMENT: &str = "ATOLL_NODE";
+
+/// The environment variable by which tests on one machine pretend that each node has CPUs of its own. With the value `spread`, all
+/// regions begin on all nodes, too.
+const PLACING: &str = "ATOLL_TEST_PLACING";
+
+fn placing_for_tests() -> Option<OsString> {
+    std::env::var_os(PLACING).filter(|placing| !placing.is_empty())
+}
 
 /// How long the other nodes may take to end after the first.
 const LAST_WAIT: Duration = Duration::from_secs(2);
@@ -106,7 +114,8 @@ impl Nodes {
         if std::env::var_os(LAUNCH_VARIABLE).is_some() {
             return none.in_job(args);
         }
-        if count == 1 {
+        // Of a program that is not managed each node would run a copy.
+        if count == 1 || checked.openmp == Uses::Alone {
             return Ok(none);
         }
         if let Some(variable) = std::env::var_os(ENVIRONMENT) {
@@ -137,14 +146,18 @@ impl Nodes {
         self.count
     }
 
-    /// Returns the CPUs of all nodes, and the team's size in the origin's environment.
+    /// Returns the number of CPUs of all nodes together, those that nodes of one machine share counted once, and the team's size
+    /// in the origin's environment.
     pub(crate) fn team(&self) -> (u32, Option<OsString>) {
         match &self.job {
             Some((job, _)) => {
                 let (cpus, asked) = job.team();
                 (cpus, asked.map(OsString::from))
             }
-            None => (machine::usable_cpus() * self.count, std::env::var_os("OMP_NUM_THREADS")),
+            None => {
+                let times = if placing_for_tests().is_some() { self.count } else { 1 };
+                (machine::usable_cpus() * times, std::env::var_os("OMP_NUM_THREADS"))
+            }
         }
     }
 
@@ -152,6 +165,11 @@ impl Nodes {
     pub(crate) fn describe(&self, settings: &mut Settings) {
         settings.node = self.node;
         settings.nodes = self.count;
+        settings.all_cpus = self.team().0;
+        if let Some(placing) = placing_for_tests() {
+            settings.placing = if placing == "spread" { 2 } else { 1 };
+            settings.all_cpus = (machine::usable_cpus() / self.count).max(1) * self.count;
+        }
         // The variable is short: a few numbers.
         settings.set_meeting(&match &self.job {
             Some((_, [_, Some(its)])) => format!("relay:{}", its.as_raw_fd()),

@@ -154,7 +154,8 @@ pub(crate) fn launch(thread: &Thread, team: &'static Team, body: Body, call_site
         let spreading = decide::spreading();
         spread_region::begin_part(team.size.get(), spreading.is_some_and(|spreading| spreading.cpu));
         if let Some(spreading) = spreading {
-            let writers = Writers { many: spreading.many, phases: spreading.phases };
+            let Spreading { many, phases, calming, .. } = spreading;
+            let writers = Writers { many, phases, calming };
             spread_region::begin(order(thread, team, body, spreading), writers);
         }
     }

@@ -91,7 +91,11 @@ impl Server {
                 self.peers.wait(Duration::from_millis(10));
             }
         }
-        self.peers.outlast(GOODBYE);
+        // Nodes that said goodbye have heard all that was said to them. Over a network that is not enough: what was acknowledged
+        // may still be on its way out of this process.
+        if self.ending.ended + 1 < self.nodes || self.peers.doze().is_none() {
+            self.peers.outlast(GOODBYE);
+        }
     }
 
     /// On the origin: a worker of another node ended the program; `handlers`: what it registered for its end is to run.

@@ -10,14 +10,16 @@ use atoll_coherence::agent::{Fault, Message, Mode};
 use atoll_coherence::copy::State;
 use atoll_coherence::directory::Want;
 use atoll_coherence::merge::Page;
+use atoll_coherence::thrash::Thrash;
 use atoll_memory::control::NodeCount;
 use atoll_pages::Prefetcher;
 
 use super::Server;
 use crate::hold::Hold;
 use crate::mail::{self, Number, Question};
-use crate::region;
-use crate::wire::{Content, Diff};
+use crate::region::{self, Calming};
+use crate::wire::{Content, Diff, Packet};
+use crate::{ORIGIN, clock};
 
 /// A kind of access to a page on which a worker faults. Each kind has streams of its own.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -59,11 +61,19 @@ pub(super) struct Faults {
     streams: HashMap<(Number, Access), Prefetcher>,
     /// Messages that would take what a worker was only just given.
     pub(super) hold: Hold<Message<Content, Diff>>,
+    /// Whether pages go to and fro, where that is looked for.
+    thrash: Option<Thrash>,
 }
 
 impl Faults {
     pub(super) fn new() -> Faults {
-        Faults { waiting: HashMap::new(), asked: HashMap::new(), streams: HashMap::new(), hold: Hold::new() }
+        Faults {
+            waiting: HashMap::new(),
+            asked: HashMap::new(),
+            streams: HashMap::new(),
+            hold: Hold::new(),
+            thrash: None,
+        }
     }
 }
 
@@ -75,6 +85,12 @@ impl Server {
             return self.barriers.late.push(question);
         }
         let (page, fault) = (words[0], if words[1] == 0 { Fault::Read } else { Fault::Write });
+        while let Some((from, message)) = self.faults.hold.take_of(page) {
+            self.receive(from, message);
+        }
+        if let Some(thrash) = &mut self.faults.thrash {
+            thrash.asked(page);
+        }
         let mode = if self.phase.many { Mode::ManyWriters } else { Mode::OneWriter };
         let access = Access::of(fault, mode, self.agent.state(page));
         self.faults.waiting.entry(page).or_default().push(number);
@@ -118,7 +134,9 @@ impl Server {
         for page in std::mem::take(&mut self.pages.resumed) {
             self.phase.phases.came(page);
             if let Some(asked) = self.faults.asked.remove(&page) {
-                self.counts.add(NodeCount::FaultNs, asked.elapsed().as_nanos() as u64);
+                let waited = asked.elapsed().as_nanos() as u64;
+                self.counts.add(NodeCount::FaultNs, waited);
+                self.look_for_thrashing(waited);
             }
             let mut asleep = None;
             let waiting = self.faults.waiting.remove(&page);
@@ -142,16 +160,80 @@ impl Server {
         !self.barriers.waits() && waiting < region::workers() as usize
     }
 
+    /// In a calmed region, do workers of this node come before those of higher numbers? Also while all wait for pages: the others,
+    /// which wait for pages of this node, give theirs at once. Not while they wait for what others' workers must do: at a
+    /// barrier, or for locks.
+    fn comes_before(&self) -> bool {
+        !self.barriers.waits() && self.waiting_for_locks() < region::workers() as usize
+    }
+
+    /// A region begins: its pages are watched, or it is calmed.
+    pub(super) fn watch_for_thrashing(&mut self, calming: Calming) {
+        self.faults.hold.set_calm(calming == Calming::AtOnce);
+        if self.me == ORIGIN {
+            region::set_thrashed(calming == Calming::AtOnce);
+        }
+        self.faults.thrash = (calming == Calming::Watched).then(|| {
+            let mut thrash = Thrash::default();
+            thrash.restart(clock::now());
+            thrash
+        });
+    }
+
+    /// A worker has waited `ns` for a page: has the origin calm the region if its pages go to and fro.
+    fn look_for_thrashing(&mut self, ns: u64) {
+        let Some(thrash) = &mut self.faults.thrash else { return };
+        if !thrash.waited(ns, clock::now(), region::workers()) {
+            return;
+        }
+        self.faults.thrash = None;
+        if self.me == ORIGIN {
+            self.calm();
+        } else {
+            self.peers.send(ORIGIN, Packet::Thrashes);
+        }
+    }
+
+    /// On the origin: the region that runs is calmed on all nodes.
+    pub(super) fn calm(&mut self) {
+        if !self.faults.hold.is_calm() {
+            self.faults.hold.set_calm(true);
+            self.faults.thrash = None;
+            region::set_thrashed(true);
+            self.peers.broadcast(|| Packet::Calm);
+        }
+    }
+
+    /// Is the message of a node of a higher number, for which it would take a page of this one in a calmed region?
+    fn is_calmed(&self, from: u32, message: &Message<Content, Diff>) -> bool {
+        let (page, whose) = match message {
+            Message::Ask(page, _) => (*page, from),
+            Message::Forward(page, to, _) => (*page, u32::from(*to)),
+            // It does not say for whom: on the origin for another node.
+            Message::Invalidate(page) if self.me == ORIGIN => (*page, u32::MAX),
+            _ => return false,
+        };
+        self.faults.hold.is_calm() && whose > self.me && self.agent.state(page) != State::Nothing
+    }
+
     /// The protocol's message from node `from` takes its next step, or waits where it would take what a worker was only just given.
     pub(super) fn receive_or_hold(&mut self, from: u32, message: Message<Content, Diff>) {
-        match self.taken(&message).filter(|page| self.faults.hold.keeps(*page)) {
-            Some(page) if self.some_run() => self.faults.hold.wait(page, from, message),
-            _ => self.receive(from, message),
+        let Some(page) = self.taken(&message) else { return self.receive(from, message) };
+        let calmed = self.is_calmed(from, &message);
+        if calmed && self.comes_before() || self.faults.hold.keeps(page) && self.some_run() {
+            return self.faults.hold.wait(page, from, message, calmed);
         }
+        self.receive(from, message);
     }
 
     /// The protocol's next step.
     fn receive(&mut self, from: u32, message: Message<Content, Diff>) {
+        if self.faults.thrash.is_some()
+            && let Some(page) = self.taken(&message)
+            && let Some(thrash) = &mut self.faults.thrash
+        {
+            thrash.taken(page);
+        }
         let result = self.agent.receive(from as u8, message, &mut self.pages);
         self.step(result);
     }
@@ -172,7 +254,8 @@ impl Server {
         if !self.faults.hold.waits() {
             return done;
         }
-        while let Some((from, message)) = self.faults.hold.take(!self.some_run()) {
+        let over = !self.faults.hold.is_calm() || !self.comes_before();
+        while let Some((from, message)) = self.faults.hold.take(!self.some_run(), over) {
             done += 1;
             self.receive(from, message);
         }

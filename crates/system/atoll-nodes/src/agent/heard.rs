@@ -55,6 +55,8 @@ impl Server {
             Packet::Free(block) => self.program.free(block as usize),
             Packet::Races(found) if self.me == ORIGIN => races::count(&found),
             Packet::Crowded(code) if self.me == ORIGIN => self.program.crowded(code),
+            Packet::Thrashes if self.me == ORIGIN => self.calm(),
+            Packet::Calm if from == ORIGIN => self.faults.hold.set_calm(true),
             Packet::Counts(counts) if self.me == ORIGIN => {
                 self.pager.control().nodes[from as usize].set(&counts);
             }

@@ -132,6 +132,7 @@ impl Server {
 
     fn enter(&mut self, region: &Region) {
         self.phase.enter(region);
+        self.watch_for_thrashing(region.calming);
         if let Some(races) = &mut self.pages.races {
             races.code = region.code;
         }

@@ -58,6 +58,11 @@ impl Server {
         }
     }
 
+    /// How many workers of this node wait for locks, as far as this node knows.
+    pub(super) fn waiting_for_locks(&self) -> usize {
+        self.services.locks.waiting_of(self.me)
+    }
+
     fn futex(&mut self, words: [u64; 3], who: Who) {
         let Some((ask, address)) = futexes::parse(words[0]) else { return self.answer(who, [0; 2]) };
         let futexes = &mut self.services.futexes;

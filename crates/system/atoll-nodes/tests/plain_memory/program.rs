@@ -12,7 +12,7 @@ use atoll_memory::pager::node_rights::LARGE_BYTES;
 use atoll_nodes::calls::{CarryOut, Reply};
 use atoll_nodes::files::Mapped;
 use atoll_nodes::program::{End, Program, Tell, Who};
-use atoll_nodes::region::{self, Region, SinglePhases};
+use atoll_nodes::region::{self, Calming, Region, SinglePhases};
 use atoll_nodes::{ORIGIN, ask};
 
 /// What a node does in a region: its part of it, by a seed.
@@ -57,7 +57,8 @@ impl Node {
         self.regions.set(self.regions.get() + 1);
         let code = region.part as usize as u64;
         let order = [code.to_le_bytes(), region.seed.to_le_bytes()].concat();
-        *NEXT.lock() = Some(Region { key, code, many: region.many, phases: region.phases, order });
+        let (many, phases, calming) = (region.many, region.phases, Calming::Watched);
+        *NEXT.lock() = Some(Region { key, code, many, phases, calming, order });
         ask::begin_region();
         self.take_part(region.part, region.seed);
     }

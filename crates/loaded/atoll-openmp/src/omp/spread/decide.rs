@@ -9,13 +9,13 @@ use std::sync::atomic::Ordering;
 
 use atoll_coherence::agent::Mode;
 use atoll_coherence::parts::Parts;
-use atoll_coherence::placing::{Go, Place, Placing, Took};
+use atoll_coherence::placing::{Go, Home, Hope, Place, Placing, Took};
 use atoll_coherence::region::{self as smart, Region, Rules};
-use atoll_memory::control::Consistency;
+use atoll_memory::control::{Consistency, Settings};
 use atoll_memory::region_counts::Key;
 use atoll_memory::region_spread::{RunReason, Spread, Writers};
 
-use atoll_nodes::region::{SinglePhases, invalidated_so_far};
+use atoll_nodes::region::{Calming, SinglePhases, has_thrashed, invalidated_so_far};
 use atoll_nodes::{clock, cpus, races};
 
 use super::division::Division;
@@ -36,6 +36,8 @@ pub(crate) struct Spreading {
     pub(crate) first_come: bool,
     /// Workers' CPU time is wanted.
     pub(crate) cpu: bool,
+    /// Whether it is calmed where its pages go to and fro.
+    pub(crate) calming: Calming,
 }
 
 /// All that is known of a region.
@@ -43,6 +45,8 @@ pub(crate) struct Spreading {
 struct Known {
     smart: Region,
     parts: Option<Parts>,
+    /// Its pages went to and fro.
+    thrashed: bool,
 }
 
 /// The run that is under way.
@@ -84,6 +88,17 @@ fn origin_cpus() -> u32 {
     *CPUS.get_or_init(cpus::available)
 }
 
+/// The value of `Settings::placing` with which every region begins on all nodes.
+const SPREAD: u32 = 2;
+
+/// What is known of a region of `threads` threads before it runs.
+fn hope(threads: u32, how: How, settings: &Settings) -> Hope {
+    let at_home = how == How::Single && settings.placing != SPREAD;
+    let here = if settings.placing == 0 { origin_cpus() } else { settings.all_cpus / settings.nodes.max(1) };
+    let all = settings.all_cpus.max(here);
+    Hope { origin_workers: threads.min(here), all_workers: threads.min(all), at_home }
+}
+
 /// The origin's leader begins the region of `key` with `threads` threads, on `nodes` nodes. None: it runs on the origin alone.
 pub(crate) fn begin(key: Key, threads: u32, nodes: u32) -> Option<Spreading> {
     let safety = safety::of(key.function as usize);
@@ -110,10 +125,28 @@ pub(crate) fn begin(key: Key, threads: u32, nodes: u32) -> Option<Spreading> {
     if late::is_here_alone() {
         return alone(RunReason::Library, false);
     }
-    let may_be_alone = control.settings.home_alone != 0 && may_move() && !races::wanted();
-    let go = if may_be_alone { Some(placing.begin(key, now)) } else { None };
-    if let Some(Go { place: Place::Alone, trial, .. }) = go {
-        return alone(if trial { RunReason::TryOrigin } else { RunReason::OnOrigin }, true);
+    let settings = &control.settings;
+    let hope = hope(threads, safety.how, settings);
+    let may_be_alone = settings.home_alone != 0 && !races::wanted();
+    // It is so in every run: all its threads are the same workers in each. Pages of limited near memory may gain by more nodes.
+    if may_be_alone && !hope.promises() && settings.near_bytes == u64::MAX {
+        tell_code(figures, safety);
+        return alone(RunReason::NoCpus, false);
+    }
+    if may_be_alone && safety.waits && settings.placing != SPREAD && may_move() {
+        tell_code(figures, safety);
+        return alone(RunReason::AtHome, false);
+    }
+    let go = if may_be_alone && may_move() { Some(placing.begin(key, now, hope)) } else { None };
+    if let Some(Go { place: Place::Alone, home, .. }) = go {
+        let why = match home {
+            Home::Measured => RunReason::OnOrigin,
+            Home::Trial => RunReason::TryOrigin,
+            Home::First => RunReason::AtHome,
+            Home::Thrashed => RunReason::Thrashed,
+        };
+        tell_code(figures, safety);
+        return alone(why, true);
     }
     let known = known.entry(key).or_default();
     let (many, why) = match (safety.how, consistency()) {
@@ -141,7 +174,14 @@ pub(crate) fn begin(key: Key, threads: u32, nodes: u32) -> Option<Spreading> {
         }
     }
     let (phases, first_come) = (safety.phases, !safety.plain);
-    let spread = Spreading { many, phases, division, first_come, cpu: go.is_some_and(|go| go.measure) };
+    let calming = match known.thrashed {
+        // Threads that wait for each other would wait for pages that are kept.
+        _ if !may_be_alone || safety.waits => Calming::Never,
+        true if !may_move() => Calming::AtOnce,
+        _ => Calming::Watched,
+    };
+    let cpu = go.is_some_and(|go| go.measure);
+    let spread = Spreading { many, phases, division, first_come, cpu, calming };
     *run =
         Some(Run { key, began: now, spread: Some(spread), free: go.is_some(), threads, nodes, invalidated });
     Some(spread)
@@ -187,11 +227,18 @@ pub(crate) fn ended() {
     }
     let told = if spread.is_some() { measure::parts(nodes) } else { Vec::new() };
     if free {
-        let measured = spread.is_some_and(|spread| spread.cpu);
-        let cpu_ns = if measured { told.iter().map(|part| part.cpu_ns).sum() } else { 0 };
-        placing.ended(Took { ns, cpu_ns, origin_workers: threads.min(origin_cpus()) });
+        let measured = spread.filter(|spread| spread.cpu);
+        let cpu_ns = measured.map_or(0, |spread| {
+            // Workers that wait look for messages, which takes CPU time and is no work.
+            let work = |(node, part): (u32, &measure::Told)| {
+                part.cpu_ns.min(part.work_ns * u64::from(spread.division.threads(node).count))
+            };
+            (0..nodes).zip(&told).map(work).sum()
+        });
+        placing.ended(Took { ns, cpu_ns, thrashed: spread.is_some() && has_thrashed() });
     }
     let (Some(_), Some(known)) = (spread, known.get_mut(&key)) else { return };
+    known.thrashed |= has_thrashed();
     if consistency() == Some(Consistency::Smart) && safety::of(key.function as usize).how == How::Many {
         let count = invalidated_so_far() - invalidated;
         known.smart.ended(u32::try_from(count).unwrap_or(u32::MAX), &Rules::of(threads / nodes));

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use atoll_memory::futex::Lock;
 use atoll_memory::race_counts::MAX_CROWDED;
 use atoll_memory::region_counts::Key;
-use atoll_nodes::region::{Region, SinglePhases};
+use atoll_nodes::region::{Calming, Region, SinglePhases};
 use atoll_nodes::{ask, stack};
 use serde::{Deserialize, Serialize};
 
@@ -86,6 +86,8 @@ pub(crate) struct Writers {
     pub(crate) many: bool,
     /// The phases in which they may not.
     pub(crate) phases: SinglePhases,
+    /// Whether the region is calmed where its pages go to and fro.
+    pub(crate) calming: Calming,
 }
 
 static ORDER: Lock<Order> = Lock::new(Order {
@@ -103,7 +105,8 @@ static ORDER: Lock<Order> = Lock::new(Order {
     teams: (1, 0),
 });
 /// On the origin: the writers of the region that is under way.
-static WRITERS: Lock<Writers> = Lock::new(Writers { many: false, phases: SinglePhases::NONE });
+static WRITERS: Lock<Writers> =
+    Lock::new(Writers { many: false, phases: SinglePhases::NONE, calming: Calming::Never });
 
 /// The region that is under way.
 pub(crate) fn order() -> Order {
@@ -128,8 +131,9 @@ pub(crate) fn begin(order: Order, writers: Writers) {
 
 /// The region that the origin's leader begins, for the nodes.
 pub(crate) fn describe() -> Region {
-    let (order, Writers { many, phases }) = (order(), *WRITERS.lock());
-    Region { key: order.key().number(), code: order.function, many, phases, order: wire::encode(&order) }
+    let (order, Writers { many, phases, calming }) = (order(), *WRITERS.lock());
+    let (key, code) = (order.key().number(), order.function);
+    Region { key, code, many, phases, calming, order: wire::encode(&order) }
 }
 
 /// On another node than the origin: the region begins.

@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use atoll_code::{Phase, Reach, Verdict, loaded};
+use atoll_code::{Kind, Phase, Reach, Verdict, loaded};
 use atoll_memory::futex::Lock;
 use atoll_memory::region_spread::RunReason;
 use atoll_nodes::region::SinglePhases;
@@ -41,6 +41,8 @@ pub(crate) struct Safety {
     pub(crate) phases: SinglePhases,
     /// Threads wait for nothing but barriers.
     pub(crate) plain: bool,
+    /// Threads look in a loop whether others have stored something.
+    pub(crate) waits: bool,
     /// The reason why it may not be done with more.
     pub(crate) why: RunReason,
     /// The address of the code that is the reason, and what that code does.
@@ -106,7 +108,7 @@ fn begins(name: &str, list: &[&str]) -> bool {
 }
 
 fn single(why: RunReason, address: u64, text: String) -> Safety {
-    Safety { how: How::Single, phases: SinglePhases::NONE, plain: false, why, address, text }
+    Safety { how: How::Single, phases: SinglePhases::NONE, plain: false, waits: false, why, address, text }
 }
 
 fn judge(reach: &Reach) -> Safety {
@@ -129,8 +131,9 @@ fn judge(reach: &Reach) -> Safety {
             }
         },
     };
+    let waits = reach.findings.iter().any(|finding| finding.kind == Kind::Wait);
     match single_phases(&reach.phases) {
-        Some(phases) => Safety { how: How::Many, phases, ..safety },
-        None => safety,
+        Some(phases) => Safety { how: How::Many, phases, waits, ..safety },
+        None => Safety { waits, ..safety },
     }
 }

@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use atoll_nodes::program::Who;
+use atoll_nodes::region::has_thrashed;
 use atoll_nodes::{ORIGIN, clock};
 
 use super::chunks::{Chunks, Wish};
@@ -68,6 +69,10 @@ impl Served {
             Service::Chunk => {
                 let (chunks, guided) = ((words[0] >> 1) as u16, words[0] & 1 != 0);
                 let wish = Wish { count: words[1], chunk: words[2], chunks, guided };
+                // Where pages go to and fro the origin does what is left.
+                if who.0 != ORIGIN && has_thrashed() {
+                    return Some([0; 2]);
+                }
                 let now = Duration::from_nanos(clock::now());
                 let (from, to) = self.chunks.take(words[0] >> 17, wish, (who.0, self.nodes), now);
                 Some([from, to])
