@@ -93,13 +93,17 @@ pub(crate) struct SimArgs {
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub(crate) regions: Vec<String>,
 
+    /// Of these regions, count only those of the first N iterations, each of which begins with the region that is named first
+    #[arg(long, value_name = "N", requires = "regions", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) iterations: Option<u32>,
+
     /// Page only runs of touched memory of at least SIZE; stacks and small blocks stay near and are not counted
     #[arg(long, value_name = "SIZE", default_value = "0")]
     pub(crate) paged: Size,
 
     /// The number of nodes that share no memory, over which the workers are spread in equal stretches
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u8).range(1..=64),
-          conflicts_with_all = ["near", "page", "page_tables", "policy", "pager", "batch", "regions", "paged", "parquet"])]
+          conflicts_with_all = ["near", "page", "page_tables", "policy", "pager", "batch", "regions", "iterations", "paged", "parquet"])]
     pub(crate) nodes: Vec<u8>,
 
     /// Protocols between the nodes

@@ -4,6 +4,7 @@ mod capture;
 mod claims;
 mod cmcp;
 mod draw;
+mod kept;
 mod noise;
 mod paper;
 mod pebs;

@@ -209,7 +209,7 @@ impl Machine {
     pub fn numbers(&self) -> Vec<(String, String, String)> {
         let mut all = Vec::new();
         for node in &self.nodes {
-            node.numbers(&mut all);
+            all.extend(node.numbers());
         }
         if let Some(link) = &self.link {
             push(&mut all, "link.latency_ns", &link.latency_ns);
@@ -224,7 +224,9 @@ fn push<T: ToString>(all: &mut Vec<(String, String, String)>, path: &str, number
 }
 
 impl Node {
-    fn numbers(&self, all: &mut Vec<(String, String, String)>) {
+    /// Returns every number of the node as `path = value`, with its source.
+    pub fn numbers(&self) -> Vec<(String, String, String)> {
+        let mut all = Vec::new();
         let mut put = |path: &str, value: String, source: &str| {
             all.push((format!("{}.{path}", self.name), value, source.to_owned()));
         };
@@ -273,6 +275,7 @@ impl Node {
             far.channels,
             far.duplex,
         );
+        all
     }
 
     /// Whether a core has TLB entries for pages of this size.
