@@ -7,7 +7,7 @@ use atoll_machine::{PageMode, Replacement};
 use atoll_pages::Size;
 use clap::{Args, ValueEnum, ValueHint};
 
-use super::{ConsistencyArg, OnOff, PageTablesArg, Share};
+use super::{ConsistencyArg, OnOff, PageTablesArg, Policies, Share};
 
 /// What `--help` prints below the flags.
 pub(super) const SIM: &str = "\
@@ -69,13 +69,8 @@ pub(crate) struct SimArgs {
     pub(crate) page_tables: Vec<PageTablesArg>,
 
     /// Replacement policies, options as in cmcp:p=0.5; and min (Belady's bound)
-    #[arg(
-        long,
-        value_name = "POLICIES",
-        value_delimiter = ',',
-        default_value = "adaptive,fifo,lru,cmcp,min"
-    )]
-    pub(crate) policy: Vec<Replacement>,
+    #[arg(long, value_name = "POLICIES", default_value = "adaptive,fifo,lru,cmcp,min")]
+    pub(crate) policy: Vec<Policies<Replacement>>,
 
     /// The pager that handles faults: the paper's kernel, or that of `atoll run`, which fetches ahead and moves neighbours together
     #[arg(long, value_enum, value_name = "PAGER", default_value = "kernel")]

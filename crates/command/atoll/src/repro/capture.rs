@@ -16,9 +16,9 @@ const PAGED: u64 = 512 << 10;
 
 /// A program that is traced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Run {
+pub(super) struct Run<'p> {
     /// The workload.
-    pub(super) program: &'static str,
+    pub(super) program: &'p str,
     /// The class of the workload.
     pub(super) class: &'static str,
     /// The value of its own `--iterations`.
@@ -33,7 +33,7 @@ pub(super) struct Run {
     pub(super) parts: (u32, u32),
 }
 
-impl Run {
+impl Run<'_> {
     /// Returns the number of iterations that the trace has.
     pub(super) fn share(&self) -> f64 {
         let (done, all) = self.parts;
@@ -54,7 +54,17 @@ impl Run {
         args: &ReproArgs,
         workers: u32,
     ) -> Result<(Trace, Option<Counted>), ReproError> {
-        let trace = Trace::open(&self.captured(args, workers)?, PAGED)?;
+        self.trace_of(args, workers, PAGED)
+    }
+
+    /// Returns the same where runs of touched memory from `least` bytes on count.
+    pub(super) fn trace_of(
+        &self,
+        args: &ReproArgs,
+        workers: u32,
+        least: u64,
+    ) -> Result<(Trace, Option<Counted>), ReproError> {
+        let trace = Trace::open(&self.captured(args, workers)?, least)?;
         let Some(first) = self.regions.first() else { return Ok((trace, None)) };
         let (regions, begin) = (trace.regions(self.regions)?, trace.regions(&[first])?);
         let counted = Counted { regions, begin, iterations: self.iterations };

@@ -6,6 +6,7 @@ use atoll_pages::PageSize;
 
 use super::capture::Run;
 use super::cmcp::Results;
+use super::page;
 use super::paper::Program;
 use super::plan::{self, Line, TOP};
 use super::store::{REPLAYS, WITHIN};
@@ -17,7 +18,7 @@ pub(super) fn print(results: &Results) {
     let mut out = String::new();
     // Writing to a string does not fail.
     let _ = whole(&mut out, results);
-    print!("{out}");
+    page::tell_text(&out);
 }
 
 fn whole(out: &mut String, results: &Results) -> std::fmt::Result {
@@ -25,9 +26,9 @@ fn whole(out: &mut String, results: &Results) -> std::fmt::Result {
     writeln!(out, "CMCP (Gerofi and others, HPDC'14) on the simulated machine knc-5110p")?;
     writeln!(
         out,
-        "calibrated: a major fault's work takes {:.0} ns, at {:.2} cycles an instruction, so that bt at {TOP} cores with FIFO, private \
+        "calibrated: an interrupt for an invalidation takes {:.0} ns, at {:.2} cycles an instruction, so that bt at {TOP} cores with FIFO, private \
          page tables and 64% near has {:.3} of its speed without data movement (wanted: {:.3}); everything else is prediction",
-        results.major, results.cycles, results.calibrated.1, results.calibrated.0
+        results.receive, results.cycles, results.calibrated.1, results.calibrated.0
     )?;
     for program in &paper.programs {
         if let Some(run) = results.run(program) {

@@ -13,7 +13,7 @@ use atoll_machine::{Machine, Outcome, Pager, Replacement, Setup, Tables, Warm};
 use atoll_memory::control::EXIT_SETUP;
 use atoll_pages::PageSize;
 
-use crate::cli::{PageTablesArg, PagerArg, Share, SimArgs};
+use crate::cli::{PageTablesArg, PagerArg, Policies, Share, SimArgs};
 use crate::run::summary::{bytes, count};
 use replay::{SimError, Trace};
 use select::Counted;
@@ -117,7 +117,7 @@ fn points(args: &SimArgs, workers: usize, footprint: u64) -> Vec<(Option<Share>,
     };
     each(&mut |setup| points.push((None, setup)));
     each(&mut |setup| {
-        for &policy in &args.policy {
+        for policy in Policies::all(&args.policy) {
             for &share in &args.near {
                 let near = Some(table::near(share, footprint, &setup));
                 points.push((Some(share), Setup { near, policy, ..setup }));

@@ -153,7 +153,8 @@ pub struct Invalidation {
     pub receive_ns: Sourced<f64>,
     /// The sender's and the target's time for each page.
     pub page_ns: Sourced<f64>,
-    /// The number of times that each target is asked for a page that is unmapped or looked at, at least 1; once if left out.
+    /// The number of times that each target with a page table of its own is asked for a page that is unmapped or looked at, at
+    /// least 1; once if left out.
     pub rounds: Option<Sourced<u32>>,
 }
 
