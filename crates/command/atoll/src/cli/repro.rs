@@ -6,10 +6,10 @@ use clap::{Args, ValueEnum, ValueHint};
 
 pub(super) const ABOUT: &str = "\
 cmcp: figures 6, 7a to 7d, 8, 9, 10 and table 1 of the CMCP paper, on the simulated machine knc-5110p, from traces of cg, lu, bt
-and stencil. Three numbers are fitted. The time of an interrupt for an invalidation is fitted so that bt at 56 cores with FIFO, private page tables and
+and stencil. Four numbers are fitted. The time of an interrupt for an invalidation is fitted so that bt at 56 cores with FIFO, private page tables and
 64% of its memory near has 55% of its speed without data movement (the paper: between 50 and 60%). The number of rounds in which a core is interrupted
-for a page that leaves is fitted on CG's invalidations a fault at 56 cores, and the frames that LRU's scan passes over on bt's invalidations at 56 cores. All
-else is prediction. Results are kept in a file of the --out directory: a run that was ended goes on where it stopped.
+for a page that leaves is fitted on CG's invalidations a fault at 56 cores, the frames that LRU's scan passes over on bt's invalidations at 56 cores, and what waiters add to a lock on
+the cores up to which regular page tables gain. All else is prediction. Results are kept in a file of the --out directory: a run that was ended goes on where it stopped.
 
 segmentation: RandomAccess and Graph500 with 1 and 2 workers on this machine, with pages of 4K, 2M and 1G, in direct segments (atoll run
 --translation segment) and on segmentation cores (atoll segment run), beside the talk's 81% over 4K pages and 9% over 2M pages; and OS noise as

@@ -145,7 +145,7 @@ impl Work {
 fn numbers(plan: &Plan) -> [f64; 4] {
     let top = plan.ratios.len() + 1 + plan.near.len() + Line::ALL.len() - 1;
     let sizes = PageSize::ALL.len() * (plan.near_by_page.len() + 1);
-    [top, 2 * PageSize::ALL.len(), sizes, Line::ALL.len()].map(|n| n as f64)
+    [top, 2 * plan::HALF_SIZES.len(), sizes, Line::ALL.len()].map(|n| n as f64)
 }
 
 /// Returns the number of steps: the calibration, and for each program 56 cores, all page sizes, and each of the other numbers
