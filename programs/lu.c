@@ -232,7 +232,9 @@ CFD_INLINE void sweep_row(const int side, int j, int k, sweep_cell *w) {
 /* One sweep by the whole team, `base` planes having been finished before it. Threads with no rows pass the count on. */
 CFD_INLINE void sweep(const int side, long base) {
     const int n = grid.n, me = omp_get_thread_num(), threads = omp_get_num_threads();
-    const int from = 1 + (n - 2) * me / threads, to = 1 + (n - 2) * (me + 1) / threads;
+    /* The same rows as a static loop over them gives this thread: those it also has along z in compute_rhs. */
+    const int each = (n - 2) / threads, more = (n - 2) % threads;
+    const int from = 1 + each * me + (me < more ? me : more), to = from + each + (me < more);
     const int upstream = me + side;
     sweep_cell *w = (sweep_cell *)workspaces[me];
     for (int plane = 1; plane < n - 1; plane++) {

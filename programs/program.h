@@ -60,6 +60,21 @@ static inline int program_has(int *argc, char **argv, const char *word) {
     return 0;
 }
 
+/* An option of a program's own with a number from `least` to `most` behind it: returns the number, or `otherwise` where the option
+ * is not there, and takes both words away before `program_parse`. */
+static inline int program_number(int *argc, char **argv, const char *word, int least, int most, int otherwise) {
+    for (int i = 2; i + 1 < *argc; i++)
+        if (!strcmp(argv[i], word)) {
+            char *end;
+            long n = strtol(argv[i + 1], &end, 10);
+            if (*end || end == argv[i + 1] || n < least || n > most) program_usage(argv[0]);
+            memmove(&argv[i], &argv[i + 2], (size_t)(*argc - i - 1) * sizeof *argv);
+            *argc -= 2;
+            return (int)n;
+        }
+    return otherwise;
+}
+
 /* FNV-1a over the bytes of `n` doubles, continued from `h`; begin with PROGRAM_CHECKSUM_SEED. */
 #define PROGRAM_CHECKSUM_SEED 0xcbf29ce484222325ULL
 static inline uint64_t program_checksum(uint64_t h, const void *data, size_t bytes) {

@@ -27,21 +27,6 @@ static inline uint64_t stream_next(uint64_t x) {
     return x << 1 ^ ((int64_t)x < 0 ? POLYNOMIAL : 0);
 }
 
-/* Reads --log-words K: a table of 2^K words instead of the class's, up to 256 GiB. Takes the option out of the
- * arguments, as the other programs do not know it; returns 0 if it is not there. */
-static int own_log_words(int *argc, char **argv) {
-    int log_words = 0;
-    for (int i = 2; i + 1 < *argc; i++) {
-        if (strcmp(argv[i], "--log-words")) continue;
-        char *end;
-        long k = strtol(argv[i + 1], &end, 10);
-        if (*end || k < classes[0].log_words || k > 35) program_usage(argv[0]);
-        log_words = (int)k;
-        for (*argc -= 2; i < *argc; i++) argv[i] = argv[i + 2];
-    }
-    return log_words;
-}
-
 static uint64_t multiply(uint64_t a, uint64_t b) {
     uint64_t product = 0;
     for (; b; b >>= 1, a = stream_next(a))
@@ -90,7 +75,8 @@ static uint64_t table_checksum(const uint64_t *table, uint64_t words) {
 }
 
 int main(int argc, char **argv) {
-    int log_words = own_log_words(&argc, argv);
+    /* A table of 2^K words instead of the class's, up to 256 GiB. */
+    int log_words = program_number(&argc, argv, "--log-words", classes[0].log_words, 35, 0);
     program_options o = program_parse(argc, argv);
     const ra_class *c = classes;
     while (c->name != o.class_) c++;

@@ -271,7 +271,7 @@ enum { METRICS = 15, OUTPUTS = 5, WHOLE = VARIABLES + METRICS + OUTPUTS };
 static double *whole[WHOLE];
 static double *const *const initial = whole, *const *const metric = whole + VARIABLES, *const *const output = whole + VARIABLES + METRICS;
 
-/* The state as it begins, and the metrics of flat ground: every worker fills its own columns. */
+/* The state as it begins, and the metrics of flat ground: every worker fills the rows that it also has at the end. */
 static void begin_whole_model(void) {
     size_t cells = (size_t)ax * ay * az;
     for (int n = 0; n < WHOLE; n++)
@@ -279,12 +279,14 @@ static void begin_whole_model(void) {
             fprintf(stderr, "stencil: no memory for %d arrays more\n", WHOLE);
             exit(1);
         }
-    FOR_COLUMNS(0, ay, 0, ax) {
-        long at = column_at(j, i);
-        for (int v = 0; v < VARIABLES; v++) memcpy(&initial[v][at], &state[0][v][at], (size_t)az * sizeof(double));
+#pragma omp parallel for schedule(static)
+    for (int j = 0; j < ay; j++) {
+        long from = column_at(j, 0), to = column_at(j + 1, 0);
+        size_t bytes = (size_t)(to - from) * sizeof(double);
+        for (int v = 0; v < VARIABLES; v++) memcpy(&initial[v][from], &state[0][v][from], bytes);
         for (int m = 0; m < METRICS; m++)
-            for (int k = 0; k < az; k++) metric[m][at + k] = m < 7 ? 1.0 : 0.0;
-        for (int o = 0; o < OUTPUTS; o++) memset(&output[o][at], 0, (size_t)az * sizeof(double));
+            for (long at = from; at < to; at++) metric[m][at] = m < 7 ? 1.0 : 0.0;
+        for (int o = 0; o < OUTPUTS; o++) memset(&output[o][from], 0, bytes);
     }
 }
 
@@ -335,7 +337,8 @@ static double add_rows(void) {
 /* Output fields, weighted by the metrics, and how far the state is from where it began. */
 static double end_whole_model(void) {
 #pragma omp parallel for schedule(static)
-    for (int j = HALO; j < ny + HALO; j++) {
+    for (int j = 0; j < ay; j++) {
+        if (j < HALO || j >= ny + HALO) continue;
         double sum = 0.0;
         for (int i = HALO; i < nx + HALO; i++) {
             long at = column_at(j, i);

@@ -21,6 +21,8 @@ mod bench;
 mod help;
 mod nodes;
 #[cfg(feature = "tools")]
+mod policies;
+#[cfg(feature = "tools")]
 mod profile;
 #[cfg(feature = "tools")]
 mod repro;
@@ -37,6 +39,8 @@ use help::flow;
 #[cfg(feature = "tools")]
 pub(crate) use bench::{Bench, BenchArgs, OpenmpBenchArgs, SamplingBenchArgs, SegmentBenchArgs};
 pub(crate) use nodes::{ConsistencyArg, OnOff};
+#[cfg(feature = "tools")]
+pub(crate) use policies::Policies;
 #[cfg(feature = "tools")]
 pub(crate) use profile::{
     DiffArgs, ExportArgs, ExportForm, KeepArg, ProfileArgs, ReportArgs, RuntimeArg, SamplerArg,
@@ -172,8 +176,8 @@ pub(crate) struct SweepArgs {
     pub(crate) near: Vec<Share>,
 
     /// Replacement policies; options as in cmcp:p=0.5
-    #[arg(long, value_name = "POLICIES", value_delimiter = ',', default_value = "adaptive,fifo,lru,cmcp")]
-    pub(crate) policy: Vec<PolicySpec>,
+    #[arg(long, value_name = "POLICIES", default_value = "adaptive,fifo,lru,cmcp")]
+    pub(crate) policy: Vec<Policies<PolicySpec>>,
 
     /// Page sizes
     #[arg(long, value_name = "SIZES", value_delimiter = ',', default_value = defaults::PAGE, value_parser = page_sizes())]

@@ -4,7 +4,7 @@
 //! result on every host.
 
 use crate::describe::Node;
-use crate::setup::{Setup, SetupError};
+use crate::setup::{Setup, SetupError, Tables};
 
 /// The costs in picoseconds; factors are multiples of 1/1024.
 #[derive(Debug, Clone)]
@@ -89,7 +89,11 @@ impl Costs {
             per_sender: (*inv.per_sender * 1024.0).round() as u64,
             receive: ns(*inv.receive_ns),
             page: ns(*inv.page_ns),
-            rounds: inv.rounds.as_deref().copied().unwrap_or(1).into(),
+            // A shared table is changed once, and one loop of interrupts follows.
+            rounds: match setup.tables {
+                Tables::Private => inv.rounds.as_deref().copied().unwrap_or(1).into(),
+                Tables::Shared => 1,
+            },
             period: ns(*node.scan.period_ms * 1e6).max(1),
             scanners: match node.scan.by_all_cores.as_deref() {
                 Some(true) => setup.workers.min(cores as usize),

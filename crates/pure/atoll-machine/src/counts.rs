@@ -1,13 +1,15 @@
 //! The counts of each worker, and the parts of its time: the columns of the CMCP paper's table 1 and more.
 //!
-//! [`engine`](crate::engine) fills them, and the commands print them.
+//! [`engine`](crate::engine) fills them, and the commands print them. `atoll repro` keeps them in files.
 
 use std::ops::{Add, AddAssign, Sub};
+
+use serde::{Deserialize, Serialize};
 
 macro_rules! counts {
     ($(#[$doc:meta])* $name:ident { $($(#[$field_doc:meta])* $field:ident,)* }) => {
         $(#[$doc])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
         pub struct $name {
             $($(#[$field_doc])* pub $field: u64,)*
         }
@@ -117,7 +119,7 @@ impl Times {
 }
 
 /// The counts and times of one worker.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Worker {
     /// What happened.
     pub counts: Counts,
@@ -126,7 +128,7 @@ pub struct Worker {
 }
 
 /// A simulation's result.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outcome {
     /// The results of each worker.
     pub workers: Vec<Worker>,

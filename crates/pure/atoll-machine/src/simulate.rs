@@ -151,10 +151,10 @@ mod tests {
         assert!(outcome.settled && outcome.total().counts.page_ins() == 0);
     }
 
-    /// One lock was kept through a fault's work and its interrupts, so that workers with a shared page table took as long
+    /// One lock was kept through a fault's work, too, so that workers with a shared page table took as long
     /// together as one after the other.
     #[test]
-    fn the_lock_of_a_shared_page_table_was_kept_until_everybody_had_answered() {
+    fn the_lock_of_a_shared_page_table_was_kept_through_all_of_a_fault() {
         let machine = Machine::shipped("knc-5110p").unwrap();
         let setup = |workers, policy: &str| Setup {
             workers,

@@ -10,9 +10,10 @@
 //!   if the active one is the longer of the two.
 //! * The victim is the oldest inactive page; only when there is none, the oldest active one.
 //!
-//! `lru:linux` is the paper's, which does as the kernel does: a new page joins the active list, and a page found unused for
+//! `lru:linux` does as older Linux kernels do with pages that have no file: a new page joins the active list, and a page found unused for
 //! a whole round of the scan leaves that list, however long it is. A page that is used once and never again so stays
-//! for a round, and no page of a sweep leaves before others that nobody wants any more.
+//! for a round, and no page of a sweep leaves before others that nobody wants any more. On the paper's programs it brings as many pages
+//! as FIFO or more, where the paper's LRU brings as few as `lru` does.
 //!
 //! x86 has an accessed bit and we have not, from user space; dropping the mapping costs what clearing that bit
 //! costs there: a remote TLB invalidation in every worker of the core map, which is the paper's point.

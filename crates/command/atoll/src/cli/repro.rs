@@ -6,9 +6,10 @@ use clap::{Args, ValueEnum, ValueHint};
 
 pub(super) const ABOUT: &str = "\
 cmcp: figures 6, 7a to 7d, 8, 9, 10 and table 1 of the CMCP paper, on the simulated machine knc-5110p, from traces of cg, lu, bt
-and stencil. Two numbers are fitted. The work of a major fault is fitted so that bt at 56 cores with FIFO, private page tables and
+and stencil. Four numbers are fitted. The time of an interrupt for an invalidation is fitted so that bt at 56 cores with FIFO, private page tables and
 64% of its memory near has 55% of its speed without data movement (the paper: between 50 and 60%). The number of rounds in which a core is interrupted
-for a page that leaves is fitted on CG's invalidations a fault at 56 cores. All else is prediction.
+for a page that leaves is fitted on CG's invalidations a fault at 56 cores, the frames that LRU's scan passes over on bt's invalidations at 56 cores, and what waiters add to a lock on
+the cores up to which regular page tables gain. All else is prediction. Results are kept in a file of the --out directory: a run that was ended goes on where it stopped.
 
 segmentation: RandomAccess and Graph500 with 1 and 2 workers on this machine, with pages of 4K, 2M and 1G, in direct segments (atoll run
 --translation segment) and on segmentation cores (atoll segment run), beside the talk's 81% over 4K pages and 9% over 2M pages; and OS noise as
@@ -19,7 +20,12 @@ pebs: programs run on this machine with the best sampler it has, at the paper's 
 figure 3, coverage, pages by count (figure 7), times between wake-ups (figure 6) and harvesting by a thread. How interruptions of 32 to 2,048 nodes
 add up at barriers is simulated. The timer's unit is 2 microseconds: reset 64 is a sample each 128 us of a thread's time.
 
-Traces that are not in the directory of traces yet are captured by `atoll trace`. Our number is printed beside the paper's, and
+popcorn: nine programs on the two simulated machines of the paper, on one node and on two, under one writer, many writers, smart regions and
+prefetch. What two nodes of this machine do is measured by `make bench-nodes`.
+
+barrelfish: `atoll bench latency`, `throughput`, `channel` and `names`, one after the other, beside the report's tables.
+
+What came of all papers is in index.html of the --out directory. Traces that are not in the directory of traces yet are captured by `atoll trace`. Our number is printed beside the paper's, and
 each claim ends in `held` or `not held`. The exit status is 0 either way.";
 
 /// Flags of `atoll repro`.
@@ -29,7 +35,7 @@ pub(crate) struct ReproArgs {
     #[arg(value_enum, value_name = "PAPER")]
     pub(crate) paper: Option<PaperArg>,
 
-    /// Use smaller classes and fewer core counts, to end within 10 minutes on two CPUs
+    /// Use smaller classes, fewer core counts and fewer limits, to end within half an hour on two CPUs
     #[arg(long)]
     pub(crate) quick: bool,
 
@@ -55,4 +61,25 @@ pub(crate) enum PaperArg {
     Segmentation,
     /// Roca Nonell and others, MCHPC'18
     Pebs,
+    /// Chuang and others, SYSTOR'20
+    Popcorn,
+    /// ETH Zurich, 2014
+    Barrelfish,
+}
+
+impl PaperArg {
+    /// All papers, in the order in which they are reproduced.
+    pub(crate) const ALL: [Self; 5] =
+        [Self::Cmcp, Self::Segmentation, Self::Pebs, Self::Popcorn, Self::Barrelfish];
+
+    /// Returns the paper's name on the command line.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Cmcp => "cmcp",
+            Self::Segmentation => "segmentation",
+            Self::Pebs => "pebs",
+            Self::Popcorn => "popcorn",
+            Self::Barrelfish => "barrelfish",
+        }
+    }
 }

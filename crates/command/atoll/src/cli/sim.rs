@@ -7,7 +7,7 @@ use atoll_machine::{PageMode, Replacement};
 use atoll_pages::Size;
 use clap::{Args, ValueEnum, ValueHint};
 
-use super::{ConsistencyArg, OnOff, PageTablesArg, Share};
+use super::{ConsistencyArg, OnOff, PageTablesArg, Policies, Share};
 
 /// What `--help` prints below the flags.
 pub(super) const SIM: &str = "\
@@ -69,13 +69,8 @@ pub(crate) struct SimArgs {
     pub(crate) page_tables: Vec<PageTablesArg>,
 
     /// Replacement policies, options as in cmcp:p=0.5; and min (Belady's bound)
-    #[arg(
-        long,
-        value_name = "POLICIES",
-        value_delimiter = ',',
-        default_value = "adaptive,fifo,lru,cmcp,min"
-    )]
-    pub(crate) policy: Vec<Replacement>,
+    #[arg(long, value_name = "POLICIES", default_value = "adaptive,fifo,lru,cmcp,min")]
+    pub(crate) policy: Vec<Policies<Replacement>>,
 
     /// The pager that handles faults: the paper's kernel, or that of `atoll run`, which fetches ahead and moves neighbours together
     #[arg(long, value_enum, value_name = "PAGER", default_value = "kernel")]
@@ -93,13 +88,17 @@ pub(crate) struct SimArgs {
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub(crate) regions: Vec<String>,
 
+    /// Of these regions, count only those of the first N iterations, each of which begins with the region that is named first
+    #[arg(long, value_name = "N", requires = "regions", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) iterations: Option<u32>,
+
     /// Page only runs of touched memory of at least SIZE; stacks and small blocks stay near and are not counted
     #[arg(long, value_name = "SIZE", default_value = "0")]
     pub(crate) paged: Size,
 
     /// The number of nodes that share no memory, over which the workers are spread in equal stretches
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u8).range(1..=64),
-          conflicts_with_all = ["near", "page", "page_tables", "policy", "pager", "batch", "regions", "paged", "parquet"])]
+          conflicts_with_all = ["near", "page", "page_tables", "policy", "pager", "batch", "regions", "iterations", "paged", "parquet"])]
     pub(crate) nodes: Vec<u8>,
 
     /// Protocols between the nodes

@@ -1,14 +1,14 @@
 //! Traces for the reproductions: captured by `atoll trace` unless they are there already.
 
-use std::collections::HashSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use super::ReproError;
+use super::{ReproError, kept};
 use crate::cli::ReproArgs;
 use crate::sim::replay::Trace;
+use crate::sim::select::Counted;
 
 /// Runs of touched memory from this size on are the computation area, which alone is paged (`papers/cmcp.txt`, section
 /// 5.1). Stacks and libraries are smaller.
@@ -16,57 +16,78 @@ const PAGED: u64 = 512 << 10;
 
 /// A program that is traced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Run {
+pub(super) struct Run<'p> {
     /// The workload.
-    pub(super) program: &'static str,
+    pub(super) program: &'p str,
     /// The class of the workload.
     pub(super) class: &'static str,
     /// The value of its own `--iterations`.
     pub(super) iterations: u32,
     /// Its other arguments.
     pub(super) options: &'static [&'static str],
-    /// The number of times that the counting regions come: the programs first do an iteration that they do not count.
-    pub(super) steps: u32,
-    /// The regions of an iteration; empty: the whole program counts.
+    /// The regions of an iteration, that with which it begins in front; empty: the whole program counts.
     pub(super) regions: &'static [&'static str],
     /// The number of places of the filter.
     pub(super) filter: u32,
+    /// The parts of an iteration that the run does, and those that an iteration has, where its parts are alike.
+    pub(super) parts: (u32, u32),
 }
 
-impl Run {
-    fn file(&self, workers: u32) -> String {
-        let Self { program, class, iterations, filter, .. } = self;
-        let options: String = self.options.iter().map(|option| format!("{option}.")).collect();
-        format!("{program}.{class}.{options}{iterations}it.{workers}w.{filter}f.trace")
+impl Run<'_> {
+    /// Returns the number of iterations that the trace has.
+    pub(super) fn share(&self) -> f64 {
+        let (done, all) = self.parts;
+        f64::from(self.iterations) * f64::from(done) / f64::from(all)
     }
 
-    /// Returns the trace of a run with `workers` workers, captured if it is not there, and the addresses of the regions that
-    /// count.
+    /// Returns the name of the trace. The program's bytes are a part of it, so that a trace of another build is not taken.
+    fn file(&self, workers: u32, binary: &[u8]) -> String {
+        let Self { program, class, iterations, filter, .. } = self;
+        let options: String = self.options.iter().map(|option| format!("{option}.")).collect();
+        let build = kept::hash(binary);
+        format!("{program}.{class}.{options}{iterations}it.{workers}w.{filter}f.{build:08x}.trace")
+    }
+
+    /// Returns the trace of a run with `workers` workers, captured if it is not there, and what of it counts.
     pub(super) fn trace(
         &self,
         args: &ReproArgs,
         workers: u32,
-    ) -> Result<(Trace, Option<HashSet<u64>>), ReproError> {
-        let trace = Trace::open(&self.file_of(args, workers)?, PAGED)?;
-        let regions = if self.regions.is_empty() { None } else { Some(trace.regions(self.regions)?) };
-        Ok((trace, regions))
+    ) -> Result<(Trace, Option<Counted>), ReproError> {
+        self.trace_of(args, workers, PAGED)
     }
 
-    fn file_of(&self, args: &ReproArgs, workers: u32) -> Result<PathBuf, ReproError> {
-        let path = args.traces.join(self.file(workers));
+    /// Returns the same where runs of touched memory from `least` bytes on count.
+    pub(super) fn trace_of(
+        &self,
+        args: &ReproArgs,
+        workers: u32,
+        least: u64,
+    ) -> Result<(Trace, Option<Counted>), ReproError> {
+        let trace = Trace::open(&self.captured(args, workers)?, least)?;
+        let Some(first) = self.regions.first() else { return Ok((trace, None)) };
+        let (regions, begin) = (trace.regions(self.regions)?, trace.regions(&[first])?);
+        let counted = Counted { regions, begin, iterations: self.iterations };
+        Ok((trace, Some(counted)))
+    }
+
+    /// Returns the path of the trace of a run with `workers` workers, captured if it is not there.
+    pub(super) fn captured(&self, args: &ReproArgs, workers: u32) -> Result<PathBuf, ReproError> {
+        let program = args.programs.join(self.program);
+        let binary =
+            std::fs::read(&program).map_err(|_| ReproError::NoProgram(program.display().to_string()))?;
+        let path = args.traces.join(self.file(workers, &binary));
         if path.exists() {
             return Ok(path);
         }
         std::fs::create_dir_all(&args.traces)
             .map_err(|e| ReproError::Write(args.traces.display().to_string(), e))?;
-        let program = args.programs.join(self.program);
-        if !program.exists() {
-            return Err(ReproError::NoProgram(program.display().to_string()));
-        }
+        // Whoever ends the capture leaves no trace that looks whole.
+        let part = path.with_extension("part");
         let begin = Instant::now();
         eprintln!("atoll: capturing {} with {workers} workers", self.words(&program).join(" "));
         let status = Command::new("/proc/self/exe")
-            .args(self.arguments(&path, workers))
+            .args(self.arguments(&part, workers))
             .arg("--")
             .args(self.words(&program))
             .stdin(Stdio::null())
@@ -74,9 +95,10 @@ impl Run {
             .stderr(Stdio::null())
             .status()
             .map_err(ReproError::Start)?;
-        if !status.success() || !path.exists() {
+        if !status.success() || !part.exists() {
             return Err(ReproError::Capture(self.words(&program).join(" "), status.to_string()));
         }
+        std::fs::rename(&part, &path).map_err(|e| ReproError::Write(path.display().to_string(), e))?;
         eprintln!("atoll: captured in {:.0} s", begin.elapsed().as_secs_f64());
         Ok(path)
     }

@@ -4,8 +4,10 @@
 
 use atoll_machine::Counts;
 use atoll_pages::PageSize;
+use serde::{Deserialize, Serialize};
 
 use super::cmcp::Results;
+use super::page::{self, tell};
 use super::paper::Program;
 use super::plan::{self, Line, TOP};
 use super::table1;
@@ -22,7 +24,7 @@ const TIE: f64 = 0.02;
 const UNDISTURBED: f64 = 0.95;
 
 /// A claim of the paper.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Claim {
     /// The paper's statement, its figure included.
     pub(super) paper: String,
@@ -30,20 +32,26 @@ pub(super) struct Claim {
     pub(super) ours: String,
     /// Whether the claim holds.
     pub(super) held: bool,
+    /// The cause if it does not hold, as far as an experiment has shown it.
+    pub(super) because: Option<String>,
 }
 
 pub(super) fn claim(paper: impl Into<String>, ours: impl Into<String>, held: bool) -> Claim {
-    Claim { paper: paper.into(), ours: ours.into(), held }
+    Claim { paper: paper.into(), ours: ours.into(), held, because: None }
 }
 
 /// Prints the list of claims.
 pub(super) fn print(claims: &[Claim]) {
-    println!("\nClaims");
-    for Claim { paper, ours, held } in claims {
-        println!("  {paper}; ours: {ours}: {}", if *held { "held" } else { "not held" });
+    tell!("\nClaims");
+    for Claim { paper, ours, held, because } in claims {
+        tell!("  {paper}; ours: {ours}: {}", if *held { "held" } else { "not held" });
+        if let Some(because) = because {
+            tell!("      {because}");
+        }
     }
+    page::claim(claims);
     let held = claims.iter().filter(|claim| claim.held).count();
-    println!("  {held} of {} held", claims.len());
+    tell!("  {held} of {} held", claims.len());
 }
 
 /// Returns all claims.
@@ -73,6 +81,10 @@ pub(super) fn claims(results: &Results) -> Vec<Claim> {
     }
     claims.extend(at_half(results));
     claims.extend(table1::claims(results));
+    for claim in claims.iter_mut().filter(|claim| !claim.held) {
+        let cause = results.paper.causes.iter().find(|cause| claim.paper.starts_with(&cause.claim));
+        claim.because = cause.map(|cause| cause.because.clone());
+    }
     claims
 }
 

@@ -9,6 +9,7 @@ use atoll_pages::PageSize;
 
 use super::ReproError;
 use super::cmcp::Results;
+use super::page::tell;
 use super::plan::{self, Line, TOP};
 use crate::plot::{Figure, Scale, Series};
 
@@ -27,7 +28,7 @@ pub(super) fn figures(results: &Results, dir: &Path) -> Result<(), ReproError> {
         let path = dir.join(format!("cmcp-{}.svg", figure.file));
         figure.draw(&path).map_err(|what| ReproError::Draw(path.display().to_string(), what))?;
     }
-    println!("\nfigures: {}/cmcp-*.svg", dir.display());
+    tell!("\nfigures: {}/cmcp-*.svg", dir.display());
     Ok(())
 }
 

@@ -1,13 +1,17 @@
-//! `atoll repro`: makes the papers' tables and figures from simulations, beside the papers' own numbers.
+//! `atoll repro`: makes the papers' tables and figures, beside the papers' own numbers, and a page of all five.
 
+mod barrelfish;
 mod capture;
 mod claims;
 mod cmcp;
 mod draw;
+mod kept;
 mod noise;
+mod page;
 mod paper;
 mod pebs;
 mod plan;
+mod popcorn;
 mod report;
 mod segment_runs;
 mod segmentation;
@@ -16,6 +20,7 @@ mod store;
 mod table1;
 
 use std::process::ExitCode;
+use std::time::Instant;
 
 use atoll_memory::control::EXIT_SETUP;
 
@@ -27,8 +32,8 @@ use crate::sim::replay::SimError;
 enum ReproError {
     #[error("{0}")]
     Sim(#[from] SimError),
-    #[error("papers/cmcp.toml: {0}")]
-    Paper(toml::de::Error),
+    #[error("papers/{0}.toml: {1}")]
+    Paper(&'static str, toml::de::Error),
     #[error("{0} is not there: make programs, or say where they are with --programs")]
     NoProgram(String),
     #[error("atoll trace cannot be started: {0}")]
@@ -57,15 +62,19 @@ pub(crate) fn repro(args: &ReproArgs) -> ExitCode {
 }
 
 fn try_repro(args: &ReproArgs) -> Result<(), ReproError> {
-    let asked = |paper| args.paper.is_none_or(|asked| asked == paper);
-    if asked(PaperArg::Cmcp) {
-        cmcp::cmcp(args)?;
-    }
-    if asked(PaperArg::Segmentation) {
-        segmentation::segmentation(args)?;
-    }
-    if asked(PaperArg::Pebs) {
-        pebs::pebs(args)?;
+    for paper in PaperArg::ALL.into_iter().filter(|&paper| args.paper.is_none_or(|asked| asked == paper)) {
+        page::begin();
+        let begin = Instant::now();
+        match paper {
+            PaperArg::Cmcp => cmcp::cmcp(args)?,
+            PaperArg::Segmentation => segmentation::segmentation(args)?,
+            PaperArg::Pebs => pebs::pebs(args)?,
+            PaperArg::Popcorn => popcorn::popcorn(args)?,
+            PaperArg::Barrelfish => barrelfish::barrelfish(args)?,
+        }
+        let command = format!("atoll repro {}{}", paper.name(), if args.quick { " --quick" } else { "" });
+        page::keep(paper, &args.out, command, begin.elapsed().as_secs())?;
+        page::write(&args.out)?;
     }
     Ok(())
 }

@@ -14,6 +14,18 @@ pub(super) struct Paper {
     #[serde(rename = "program")]
     pub(super) programs: Vec<Program>,
     pub(super) text: Text,
+    /// The causes of claims that do not hold.
+    #[serde(default, rename = "cause")]
+    pub(super) causes: Vec<Cause>,
+}
+
+/// The cause of a claim that does not hold here, as an experiment showed it.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Cause {
+    /// The beginning of the claim.
+    pub(super) claim: String,
+    pub(super) because: String,
 }
 
 /// Table 1.

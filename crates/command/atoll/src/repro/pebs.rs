@@ -14,6 +14,7 @@ use atoll_record::profile::{Profile, ProfileError};
 use super::ReproError;
 use super::claims::{self, Claim};
 use super::noise::{Noise, Scaling};
+use super::page::{self, tell};
 use super::steps::Steps;
 use crate::cli::ReproArgs;
 use crate::run::summary::write_aligned;
@@ -101,16 +102,19 @@ pub(super) fn pebs(args: &ReproArgs) -> Result<(), ReproError> {
             paper: format!("overhead between {}% and {}%", PAPER_OVERHEAD.0, PAPER_OVERHEAD.1),
             ours: format!("between {least:.1}% and {most:.1}% by the cost of a sample (rule: at most 10%)"),
             held: most <= 10.0,
+            because: None,
         },
         Claim {
             paper: "a smaller reset value sees more pages: 1430, 1157, 843 of 1536".into(),
             ours: coverage.iter().map(|c| format!("{:.1}%", 100.0 * c)).collect::<Vec<_>>().join(", "),
             held: coverage.is_sorted_by(|a, b| a >= b),
+            because: None,
         },
         Claim {
             paper: "with a constant share of work a node, overhead does not grow with nodes; strong scaling (miniFE) does".into(),
             ours: format!("simulated, 32 to 2,048 nodes: x {:.2} weak, x {:.2} strong", grows.0, grows.1),
             held: grows.0 < 1.1 && grows.1 > grows.0,
+            because: None,
         },
     ]);
     Ok(())
@@ -174,15 +178,15 @@ fn print(rows: &[Vec<String>]) {
     let mut out = String::new();
     // Writing to a string does not fail.
     let _ = write_aligned(&mut out, rows);
-    print!("{out}");
+    page::tell_text(&out);
 }
 
 fn print_overheads(programs: &[(&str, PathBuf)], class: &str, cells: &HashMap<(usize, u64, u64), Cell>) {
     let sampler = cells.values().find_map(|c| c.profile.header.samplers.first()).map_or("", |s| &*s.name);
-    println!(
+    tell!(
         "\nSampling (Roca Nonell and others, MCHPC'18), measured on this machine by sampler {sampler}, class {class}"
     );
-    println!("overhead by reset value and buffer, as in figure 3: by the clock, and by what samples cost");
+    tell!("overhead by reset value and buffer, as in figure 3: by the clock, and by what samples cost");
     let mut rows = vec![vec!["reset".to_owned(), "buffer".to_owned()]];
     for (name, _) in programs {
         rows[0].extend([(*name).to_owned(), "by cost".to_owned()]);
@@ -208,9 +212,7 @@ fn print_coverage(
     cells: &HashMap<(usize, u64, u64), Cell>,
     touched: &[usize],
 ) -> Vec<f64> {
-    println!(
-        "\npages seen of pages touched (the paper, of one buffer of miniFE: 1430, 1157 and 843 of 1536)"
-    );
+    tell!("\npages seen of pages touched (the paper, of one buffer of miniFE: 1430, 1157 and 843 of 1536)");
     let mut rows = vec![vec!["reset".to_owned(), "paper".to_owned()]];
     rows[0].extend(programs.iter().map(|(name, _)| (*name).to_owned()));
     let mut all = Vec::new();
@@ -231,7 +233,7 @@ fn print_coverage(
 }
 
 fn print_histograms(programs: &[(&str, PathBuf)], cells: &HashMap<(usize, u64, u64), Cell>) {
-    println!("\npages by samples with reset 64 and a buffer of 8K (figure 7)");
+    tell!("\npages by samples with reset 64 and a buffer of 8K (figure 7)");
     let mut rows = vec![vec!["samples".to_owned()]];
     let mut columns = Vec::new();
     for (number, (name, _)) in programs.iter().enumerate() {
@@ -252,7 +254,7 @@ fn print_histograms(programs: &[(&str, PathBuf)], cells: &HashMap<(usize, u64, u
 }
 
 fn print_intervals(programs: &[(&str, PathBuf)], cells: &HashMap<(usize, u64, u64), Cell>) {
-    println!(
+    tell!(
         "\nmilliseconds between wake-ups with a buffer of 8K, one in ten, half, nine in ten below (figure 6)"
     );
     let mut rows = vec![vec!["reset".to_owned()]];
@@ -278,10 +280,10 @@ fn print_harvesting(
     cells: &HashMap<(usize, u64, u64), Cell>,
     threads: &[Profile],
 ) {
-    println!(
+    tell!(
         "\nharvesting with reset 64 and 8K, on wake-ups and by a thread at its own pace (the paper's future work): processor time beside"
     );
-    println!("the program, harvests that found something, samples lost in full buffers");
+    tell!("the program, harvests that found something, samples lost in full buffers");
     let mut rows = vec![vec!["harvest".to_owned()]];
     rows[0].extend(programs.iter().map(|(name, _)| (*name).to_owned()));
     let cell = |profile: &Profile| match profile.trailer.as_ref() {
@@ -305,10 +307,10 @@ fn print_harvesting(
 
 /// Prints the simulation; returns the factors by which overhead grows from 32 to 2,048 nodes, weak and strong.
 fn print_noise() -> (f64, f64) {
-    println!(
+    tell!(
         "\nsimulated: cores interrupted independently and a barrier each step, of 330 ms on 32 nodes (miniFE's iteration);"
     );
-    println!(
+    tell!(
         "calibrated: events a second, so that reset 64 with 8K has the paper's worst overhead of 10.2% on 32 nodes"
     );
     // The mean overhead is the handler's time over the interval.

@@ -4,7 +4,9 @@ use std::fmt::Write;
 
 use atoll_pages::PageSize;
 
+use super::capture::Run;
 use super::cmcp::Results;
+use super::page;
 use super::paper::Program;
 use super::plan::{self, Line, TOP};
 use super::store::{REPLAYS, WITHIN};
@@ -16,7 +18,7 @@ pub(super) fn print(results: &Results) {
     let mut out = String::new();
     // Writing to a string does not fail.
     let _ = whole(&mut out, results);
-    print!("{out}");
+    page::tell_text(&out);
 }
 
 fn whole(out: &mut String, results: &Results) -> std::fmt::Result {
@@ -24,19 +26,19 @@ fn whole(out: &mut String, results: &Results) -> std::fmt::Result {
     writeln!(out, "CMCP (Gerofi and others, HPDC'14) on the simulated machine knc-5110p")?;
     writeln!(
         out,
-        "calibrated: a major fault's work takes {:.0} ns, at {:.2} cycles an instruction, so that bt at {TOP} cores with FIFO, private \
+        "calibrated: an interrupt for an invalidation takes {:.0} ns, at {:.2} cycles an instruction, so that bt at {TOP} cores with FIFO, private \
          page tables and 64% near has {:.3} of its speed without data movement (wanted: {:.3}); everything else is prediction",
-        results.major, results.cycles, results.calibrated.1, results.calibrated.0
+        results.receive, results.cycles, results.calibrated.1, results.calibrated.0
     )?;
     for program in &paper.programs {
         if let Some(run) = results.run(program) {
             writeln!(
                 out,
-                "{}: ours is {} {}, {} iterations of it, footprint {}, near limit {}% ({}); best p at {TOP} cores: {}",
+                "{}: ours is {} {}, {:.2} iterations of it, footprint {}, near limit {}% ({}); best p at {TOP} cores: {}",
                 program.paper,
                 run.program,
                 run.class,
-                run.steps,
+                run.share(),
                 bytes(results.store.footprint(&program.name)),
                 program.near_percent,
                 program.near_source,
@@ -105,11 +107,11 @@ fn figure7(out: &mut String, results: &Results) -> std::fmt::Result {
             program.paper
         )?;
         let mut rows = vec![head("", results.plan.cores.iter().map(u32::to_string))];
-        let iterations = results.run(program).map_or(1, |run| run.steps);
+        let iterations = results.run(program).map_or(1.0, Run::share);
         for line in Line::ALL {
             let cell = |&cores: &u32| {
                 let seconds = results.seconds(program, line, cores);
-                seconds.map_or("-".to_owned(), |s| format!("{:.1}", s * 1e3 / f64::from(iterations)))
+                seconds.map_or("-".to_owned(), |s| format!("{:.1}", s * 1e3 / iterations))
             };
             rows.push(head(line.legend(), results.plan.cores.iter().map(cell)));
         }
@@ -152,7 +154,7 @@ fn cell(
     let theirs = |policy: &str| results.paper.cell(&program.name, policy, key, cores);
     let (Some(mine), Some(paper)) = (ours(line), theirs(policy)) else { return "-".to_owned() };
     let scale = match (program.iterations, results.run(program)) {
-        (1.., Some(run)) => f64::from(program.iterations) / f64::from(run.steps),
+        (1.., Some(run)) => f64::from(program.iterations) / run.share(),
         _ => 1.0,
     };
     let mut text = format!("{} / {}", count(paper), count((mine * scale).round() as u64));

@@ -9,6 +9,7 @@ use std::time::Duration;
 use atoll_memory::segment::PageKind;
 
 use super::claims::Claim;
+use super::page::{self, tell};
 use super::segmentation::{OVER_2M, OVER_4K};
 use super::steps::Steps;
 use crate::bench::segment::{graph500, randomaccess};
@@ -68,8 +69,8 @@ pub(super) fn runs(args: &ReproArgs, steps: &mut Steps) -> Vec<Claim> {
         limit: Duration::from_secs(if args.quick { 60 } else { 300 }),
         budget: Duration::MAX,
     };
-    println!("Segments (Soma, Gerofi, Ishikawa, 2014) on this machine; a translation's best round counts");
-    println!(
+    tell!("Segments (Soma, Gerofi, Ishikawa, 2014) on this machine; a translation's best round counts");
+    tell!(
         "the talk, on a Xeon Phi with one thread: {OVER_4K}% over 4K pages and {OVER_2M}% over 2M pages (Graph500)"
     );
     let mut claims = Vec::new();
@@ -78,14 +79,14 @@ pub(super) fn runs(args: &ReproArgs, steps: &mut Steps) -> Vec<Claim> {
             let with = if workers > 1 { format!("{workers} workers") } else { "one worker".to_owned() };
             steps.next(&format!("{} with {with} under pages and segments of all kinds", load.program));
             let all = measure(&TRANSLATIONS, load, &plan(workers));
-            println!(
+            tell!(
                 "\n{} of {} with {workers} worker{}",
                 load.program,
                 bytes(load.bytes),
                 if workers > 1 { "s" } else { "" }
             );
             let talk = load.program == "graph500" && workers == 1;
-            print!("{}", table(&all, talk));
+            page::tell_text(&table(&all, talk));
             if talk {
                 claims.extend(judged(&all));
             }
@@ -179,6 +180,7 @@ fn judged(all: &[Measured]) -> Vec<Claim> {
             paper: format!("Graph500: a segment is {percent}% better than {pages} pages"),
             ours: format!("{ours:.1}% here, {} (rule: within {MARGIN} points)", translation.name()),
             held: (ours - percent).abs() <= MARGIN,
+            because: None,
         })
     };
     [claim(SMALL, OVER_4K, "4K"), claim(LARGE, OVER_2M, "2M")].into_iter().flatten().collect()
@@ -189,7 +191,7 @@ fn noise(args: &ReproArgs, plan: &Plan) {
     let class = if args.quick { "S" } else { "W" };
     let load = Workload { program: "noise", arguments: vec![class.to_owned()], bytes: 8 << 20, blocks: 2 };
     let all = measure(&NOISE_TRANSLATIONS, &load, &Plan { rounds: 1, ..plan.clone() });
-    println!("\nOS noise: microseconds of a fixed quantum of work, one worker (the talk's future work)");
+    tell!("\nOS noise: microseconds of a fixed quantum of work, one worker (the talk's future work)");
     let heads = ["", "least", "median", "p90", "p99", "p99.9", "p99.99", "most", "mean over least"];
     let mut rows = vec![heads.map(str::to_owned).to_vec()];
     for measured in &all {
@@ -200,18 +202,18 @@ fn noise(args: &ReproArgs, plan: &Plan) {
         row.push(format!("{:+.1}%", noise.percent));
         rows.push(row);
     }
-    print!("{}{}", aligned(&rows), skipped(&all));
+    page::tell_text(&format!("{}{}", aligned(&rows), skipped(&all)));
 }
 
 /// Prints whether the programs verify under QEMU; their speed does not matter.
 fn qemu(plan: &Plan) {
-    println!("\nQEMU without acceleration, for correctness: class S");
+    tell!("\nQEMU without acceleration, for correctness: class S");
     for program in ["randomaccess", "graph500"] {
         let load = Workload { program, arguments: vec!["S".to_owned()], bytes: 16 << 20, blocks: 1 };
         let all = measure(&[Translation::Core(Core::Qemu)], &load, &Plan { rounds: 1, ..plan.clone() });
         match &all[0].runs {
-            Ok(_) => println!("  {program}: verified"),
-            Err(why) => println!("  {program}: skipped: {why}"),
+            Ok(_) => tell!("  {program}: verified"),
+            Err(why) => tell!("  {program}: skipped: {why}"),
         }
     }
 }

@@ -1,12 +1,16 @@
 //! The results of simulations by their parameters: reports look their cells up here.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
+use std::sync::Mutex;
 
 use atoll_machine::{Node, Outcome, PageMode, Pager, Replacement, Setup, Tables, Warm};
 use atoll_pages::PageSize;
 
+use super::ReproError;
+use super::kept::{self, Kept};
 use crate::cli::Share;
-use crate::sim::replay::{SimError, Trace};
+use crate::sim::replay::Trace;
+use crate::sim::select::Counted;
 use crate::sim::table;
 
 /// The replays before the one that counts. The paper's programs do 75 to 250 iterations, of which only the first few see what
@@ -29,7 +33,7 @@ pub(super) struct Point {
 }
 
 impl Point {
-    fn key(&self, program: &str) -> String {
+    pub(super) fn key(&self, program: &str) -> String {
         format!("{program} {} {:?} {} {} {}", self.cores, self.near, self.page, self.tables, self.policy)
     }
 
@@ -50,6 +54,16 @@ impl Point {
     }
 }
 
+/// Returns a hash of all costs.
+fn costs(node: &Node) -> u32 {
+    let numbers = node.numbers().into_iter().map(|(path, value, _)| format!("{path}={value};"));
+    kept::hash(numbers.collect::<String>().as_bytes())
+}
+
+fn file_name(trace: &Trace) -> String {
+    trace.path().file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
 /// The results by program and point.
 #[derive(Debug, Default)]
 pub(super) struct Store {
@@ -59,27 +73,42 @@ pub(super) struct Store {
 }
 
 impl Store {
-    /// Simulates `points` of `program` and keeps the results. All points have the trace's workers.
+    /// Simulates `points` of `program`, unless `kept` has their results, and keeps the results. All points have the trace's
+    /// workers. Returns the number of simulations.
     pub(super) fn fill(
         &mut self,
         program: &str,
-        (trace, regions): (&Trace, Option<&HashSet<u64>>),
-        node: &Node,
+        (trace, counted): (&Trace, Option<&Counted>),
+        (node, kept): (&Node, &Kept),
         points: &[Point],
-    ) -> Result<(), SimError> {
+    ) -> Result<usize, ReproError> {
         let mut new: Vec<Point> = Vec::new();
         for point in points {
             if !self.outcomes.contains_key(&point.key(program)) && !new.contains(point) {
                 new.push(*point);
             }
         }
+        let costs = costs(node);
+        let name = |point: &Point| format!("{} {costs:08x} {}", file_name(trace), point.key(program));
+        let known = |point: &Point| Some((point.key(program), kept.get(&name(point))?.clone()));
+        self.outcomes.extend(new.iter().filter_map(known));
+        new.retain(|point| kept.get(&name(point)).is_none());
         let setups: Vec<Setup> = new.iter().map(|point| point.setup(trace)).collect();
-        let outcomes = trace.replay(node, &setups, WARM, regions)?;
+        let failed = Mutex::new(None);
+        let done = |index: usize, outcome: &Outcome| {
+            if let (Err(error), Ok(mut failed)) = (kept.write(&name(&new[index]), outcome), failed.lock()) {
+                *failed = Some(error);
+            }
+        };
+        let outcomes = trace.replay(node, &setups, WARM, counted, &done)?;
+        if let Some(error) = failed.into_inner().ok().flatten() {
+            return Err(error);
+        }
         self.outcomes.extend(new.iter().map(|point| point.key(program)).zip(outcomes));
         let cores = points.first().map_or(0, |point| point.cores);
         self.distributions.insert((program.to_owned(), cores), trace.distribution());
         self.footprints.insert(program.to_owned(), trace.footprint(PageSize::K4));
-        Ok(())
+        Ok(new.len())
     }
 
     /// Returns the number of simulations, and of those whose last replays still differed in the pages they brought.

@@ -4,7 +4,7 @@ mod job;
 #[cfg_attr(not(feature = "parquet"), path = "no_parquet.rs")]
 mod parquet;
 pub(crate) mod replay;
-mod select;
+pub(crate) mod select;
 pub(crate) mod table;
 
 use std::process::ExitCode;
@@ -13,9 +13,10 @@ use atoll_machine::{Machine, Outcome, Pager, Replacement, Setup, Tables, Warm};
 use atoll_memory::control::EXIT_SETUP;
 use atoll_pages::PageSize;
 
-use crate::cli::{PageTablesArg, PagerArg, Share, SimArgs};
+use crate::cli::{PageTablesArg, PagerArg, Policies, Share, SimArgs};
 use crate::run::summary::{bytes, count};
 use replay::{SimError, Trace};
+use select::Counted;
 use table::Cell;
 
 impl From<PageTablesArg> for Tables {
@@ -55,11 +56,20 @@ fn try_sim(args: &SimArgs) -> Result<(), SimError> {
     if !args.nodes.is_empty() {
         return job::job(args, &machine, &trace);
     }
-    let regions = if args.regions.is_empty() { None } else { Some(trace.regions(&args.regions)?) };
+    let counted = match (args.regions.first(), args.iterations) {
+        (None, _) => None,
+        (Some(_), None) => Some(Counted { regions: trace.regions(&args.regions)?, ..Counted::default() }),
+        (Some(first), Some(iterations)) => Some(Counted {
+            regions: trace.regions(&args.regions)?,
+            begin: trace.regions(&[first])?,
+            iterations,
+        }),
+    };
     let footprint = trace.footprint(PageSize::K4);
     let points = points(args, trace.workers, footprint);
     let setups: Vec<Setup> = points.iter().map(|(_, setup)| *setup).collect();
-    let outcomes = trace.replay(machine.node(), &setups, Warm::Times(args.warm), regions.as_ref())?;
+    let outcomes =
+        trace.replay(machine.node(), &setups, Warm::Times(args.warm), counted.as_ref(), &|_, _| ())?;
     let with = |((share, setup), outcome): ((Option<Share>, Setup), Outcome)| Cell { share, setup, outcome };
     let cells: Vec<Cell> = points.into_iter().zip(outcomes).map(with).collect();
     println!(
@@ -107,7 +117,7 @@ fn points(args: &SimArgs, workers: usize, footprint: u64) -> Vec<(Option<Share>,
     };
     each(&mut |setup| points.push((None, setup)));
     each(&mut |setup| {
-        for &policy in &args.policy {
+        for policy in Policies::all(&args.policy) {
             for &share in &args.near {
                 let near = Some(table::near(share, footprint, &setup));
                 points.push((Some(share), Setup { near, policy, ..setup }));

@@ -21,7 +21,7 @@ use atoll_record::trace::reader::read_trailer;
 use atoll_record::trace::{Event, Header, Reader, TraceError};
 use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 
-use super::select::Select;
+use super::select::{Counted, Select};
 use crate::machine::usable_cpus;
 
 /// The reason why there is no result.
@@ -103,6 +103,11 @@ impl Trace {
         self.path.display().to_string()
     }
 
+    /// Returns the trace's file.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Returns the addresses of the regions of these names: of their outlined functions, or of the functions they stand in.
     pub(crate) fn regions(&self, names: &[impl AsRef<str>]) -> Result<HashSet<u64>, SimError> {
         let stem = |name: &str| name.split("._omp_fn").next().unwrap_or_default().to_owned();
@@ -127,21 +132,23 @@ impl Trace {
         self.survey.distribution(&self.areas)
     }
 
-    /// Replays the trace under every setup, first as `warm` says and then once more for the counts, of which only those in the
-    /// regions at these addresses are taken, if given. Results are in the setups' order.
+    /// Replays the trace under every setup, first as `warm` says and then once more for the counts, of which only those that are
+    /// `counted` are taken, if given. Results are in the setups' order; `done` gets each, with its setup's index, once it is there.
     pub(crate) fn replay(
         &self,
         node: &Node,
         setups: &[Setup],
         warm: Warm,
-        regions: Option<&HashSet<u64>>,
+        counted: Option<&Counted>,
+        done: &(dyn Fn(usize, &Outcome) + Sync),
     ) -> Result<Vec<Outcome>, SimError> {
-        // It is not known how many replays it takes until near memory has settled.
-        let bar = match warm {
+        // It is not known how many replays it takes until near memory has settled: then each simulation counts as one.
+        let (bar, each) = match warm {
             Warm::Times(warm) => {
-                progress(setups.len() as u64 * (u64::from(warm) + 1) * self.survey.events, "replaying")
+                let events = setups.len() as u64 * (u64::from(warm) + 1) * self.survey.events;
+                (progress(events, "replaying"), ProgressBar::hidden())
             }
-            Warm::Settled { .. } => ProgressBar::hidden(),
+            Warm::Settled { .. } => (ProgressBar::hidden(), progress(setups.len() as u64, "simulating")),
         };
         let next = AtomicUsize::new(0);
         let results: Mutex<Vec<Option<Result<Outcome, SimError>>>> =
@@ -152,10 +159,12 @@ impl Trace {
                     while let Some((index, setup)) =
                         Some(next.fetch_add(1, Ordering::Relaxed)).and_then(|n| Some((n, setups.get(n)?)))
                     {
-                        let result = self.one(node, setup, (warm, regions), &bar);
-                        if result.is_err() {
-                            next.store(setups.len(), Ordering::Relaxed);
+                        let result = self.one(node, setup, (warm, counted), &bar);
+                        match &result {
+                            Ok(outcome) => done(index, outcome),
+                            Err(_) => next.store(setups.len(), Ordering::Relaxed),
                         }
+                        each.inc(1);
                         // No thread panics while it holds the lock.
                         if let Ok(mut results) = results.lock() {
                             results[index] = Some(result);
@@ -165,6 +174,7 @@ impl Trace {
             }
         });
         bar.finish_and_clear();
+        each.finish_and_clear();
         // Where one failed, others may not have begun; the first failure is reported.
         results.into_inner().unwrap_or_default().into_iter().flatten().collect()
     }
@@ -192,13 +202,13 @@ impl Trace {
         &self,
         node: &Node,
         setup: &Setup,
-        (warm, regions): (Warm, Option<&HashSet<u64>>),
+        (warm, counted): (Warm, Option<&Counted>),
         bar: &ProgressBar,
     ) -> Result<Outcome, SimError> {
         let open = |part| {
             let mut reader = Reader::open(&self.path)?;
             let mut select =
-                Select::new(self.areas.clone(), regions.filter(|_| part == Part::Counted).cloned());
+                Select::new(self.areas.clone(), counted.filter(|_| part == Part::Counted).cloned());
             Ok(move |into: &mut Vec<Event>| {
                 let before = into.len();
                 let more = reader.next_chunk(into)?;

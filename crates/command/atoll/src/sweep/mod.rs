@@ -11,7 +11,7 @@ use atoll_memory::control::EXIT_SETUP;
 use atoll_pages::{PageSize, Size};
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::cli::{Share, SweepArgs};
+use crate::cli::{Policies, Share, SweepArgs};
 use crate::run::summary::many;
 use measure::{MeasureError, Outcome, Point, measure};
 use table::Cell;
@@ -43,14 +43,14 @@ fn try_sweep(args: &SweepArgs) -> Result<(), SweepError> {
         // An error should not come only after an hour.
         write(path, "")?;
     }
-    let pages = pages(args);
+    let (pages, policies) = (pages(args), Policies::all(&args.policy));
     let runs = u64::from(args.runs);
-    let points = pages.len() * (1 + args.near.len() * args.policy.len());
+    let points = pages.len() * (1 + args.near.len() * policies.len());
     let progress = progress(points as u64 * runs);
 
     let mut all_near = Vec::new();
     for &page in &pages {
-        let point = Point { near: None, policy: args.policy[0], page };
+        let point = Point { near: None, policy: policies[0], page };
         all_near.push(run(args, None, point, &progress)?);
     }
     let program = args.program.words[0].display().to_string();
@@ -63,7 +63,7 @@ fn try_sweep(args: &SweepArgs) -> Result<(), SweepError> {
         return Err(SweepError::NoFootprint(program, how.unwrap_or_default()));
     }
     let mut cells = Vec::new();
-    for &policy in &args.policy {
+    for &policy in &policies {
         for &page in &pages {
             let footprint = footprint(&all_near, page);
             for &share in &args.near {

@@ -153,7 +153,8 @@ pub struct Invalidation {
     pub receive_ns: Sourced<f64>,
     /// The sender's and the target's time for each page.
     pub page_ns: Sourced<f64>,
-    /// The number of times that each target is asked for a page that is unmapped or looked at, at least 1; once if left out.
+    /// The number of times that each target with a page table of its own is asked for a page that is unmapped or looked at, at
+    /// least 1; once if left out.
     pub rounds: Option<Sourced<u32>>,
 }
 
@@ -209,7 +210,7 @@ impl Machine {
     pub fn numbers(&self) -> Vec<(String, String, String)> {
         let mut all = Vec::new();
         for node in &self.nodes {
-            node.numbers(&mut all);
+            all.extend(node.numbers());
         }
         if let Some(link) = &self.link {
             push(&mut all, "link.latency_ns", &link.latency_ns);
@@ -224,7 +225,9 @@ fn push<T: ToString>(all: &mut Vec<(String, String, String)>, path: &str, number
 }
 
 impl Node {
-    fn numbers(&self, all: &mut Vec<(String, String, String)>) {
+    /// Returns every number of the node as `path = value`, with its source.
+    pub fn numbers(&self) -> Vec<(String, String, String)> {
+        let mut all = Vec::new();
         let mut put = |path: &str, value: String, source: &str| {
             all.push((format!("{}.{path}", self.name), value, source.to_owned()));
         };
@@ -273,6 +276,7 @@ impl Node {
             far.channels,
             far.duplex,
         );
+        all
     }
 
     /// Whether a core has TLB entries for pages of this size.

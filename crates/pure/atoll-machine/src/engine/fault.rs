@@ -2,8 +2,8 @@
 //!
 //! Called by [`access`](super::access); [`evict`](super::evict) makes room. With private page tables the worker copies
 //! another's entry, and only pages nobody has are fetched; with a shared one it holds the one lock while it looks the page up,
-//! chooses the victim and changes the table (`papers/cmcp.txt`, section 2.3). Work that concerns its page alone,
-//! waiting for the answers to its interrupts, and transfers are outside of locks: others go on meanwhile.
+//! chooses the victim, changes the table and goes through the loop of interrupts (`papers/cmcp.txt`, section 2.3). Work that
+//! concerns its page alone and transfers are outside of locks: others go on meanwhile.
 
 use atoll_pages::{PageSize, Policy};
 
@@ -35,8 +35,10 @@ impl<W: Watch> Engine<'_, W> {
         let mut clock = begin + self.costs.entry;
         self.workers[worker].times.fault += self.costs.entry;
         let waiters = self.lock_table(worker, &mut clock);
+        let mut written = 0;
         if !resident {
             self.lock_policy(worker, &mut clock);
+            written = self.make_room(worker, &mut clock, size);
         }
         self.unlock_table(worker, &mut clock, waiters);
         if resident {
@@ -50,7 +52,6 @@ impl<W: Watch> Engine<'_, W> {
             self.map(worker, id, false);
             return clock;
         }
-        let written = self.make_room(worker, &mut clock, size);
         self.workers[worker].times.fault += self.costs.major;
         clock += self.costs.major;
         if written > 0 {

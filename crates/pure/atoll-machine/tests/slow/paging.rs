@@ -28,14 +28,15 @@ impl Slow<'_> {
             self.clock[worker] = self.clock[worker].max(self.policy_free) + self.costs.policy_lock;
             self.policy_free = self.clock[worker];
         }
-        if shared {
-            self.clock[worker] += self.costs.lock_waiter * waiters;
-            self.table_free = self.clock[worker];
-        }
         self.workers[worker].times.lock += self.clock[worker] - begin;
         let mut written = 0;
         if major {
             written = self.make_room(worker, PageSize::ALL[self.pages[id].size].bytes() as u64);
+        }
+        if shared {
+            self.workers[worker].times.lock += self.costs.lock_waiter * waiters;
+            self.clock[worker] += self.costs.lock_waiter * waiters;
+            self.table_free = self.clock[worker];
         }
         let work = if major { self.costs.major } else { self.costs.minor };
         self.workers[worker].times.fault += work;
