@@ -262,9 +262,13 @@ fn races_are_found() {
 #[test]
 fn near_memory_too_small_for_twins() {
     let program = helper("twins.c");
-    let wide = Atoll::new(&program).with("--nodes 2 --workers 2 --consistency mw").run().exits(0);
+    let wide =
+        Atoll::new(&program).with("--nodes 2 --workers 2 --home-alone off --consistency mw").run().exits(0);
     assert!(list(&wide, "/one_writer_regions").is_empty(), "{}", wide.told());
-    let tight = Atoll::new(&program).with("--nodes 2 --workers 2 --consistency mw --near 12M").run().exits(0);
+    let tight = Atoll::new(&program)
+        .with("--nodes 2 --workers 2 --home-alone off --consistency mw --near 12M")
+        .run()
+        .exits(0);
     let regions = list(&tight, "/one_writer_regions");
     assert!(!regions.is_empty(), "{}", tight.told());
     let twins = |run: &Outcome| run.figure("nodes/1/twins");
