@@ -126,7 +126,7 @@ pub(crate) enum Command {
     },
     /// Lend this host's memory to runs on other hosts, until a signal ends it
     ///
-    /// At the first signal (Ctrl-C, SIGTERM) it lends no more, and ends when the runs that have something of it have ended; at the second one at
+    /// At the first signal (Ctrl-C, SIGTERM) it lends to no new run, and ends when the runs that have something of it have ended; at the second one at
     /// once. Runs with --far hosts borrow of it. Whoever borrows has to know the secret in the user's folder of lenders,
     /// $XDG_STATE_HOME/atoll/lenders or ~/.local/state/atoll/lenders or what ATOLL_LENDERS names, which all hosts must see. Pages go over the
     /// network as they are: nothing is encrypted.

@@ -44,7 +44,7 @@ struct State {
     next: u64,
     /// Sessions that ever began.
     begun: u64,
-    /// Whether no more is lent.
+    /// Whether only sessions that have something already get more.
     closed: bool,
 }
 
@@ -180,17 +180,14 @@ impl Holdings {
         all.into_iter().for_each(|session| self.end(session));
     }
 
-    /// Lends no more; those who have something keep it.
+    /// Lends to nobody new; those who have something keep it, and get more.
     pub(crate) fn close(&self) {
         self.state().closed = true;
     }
 
     /// Bytes that could be lent now.
     pub(crate) fn free_bytes(&self) -> u64 {
-        let state = self.state();
-        let pieces = if state.closed { 0 } else { self.pieces.saturating_sub(state.lent) };
-        drop(state);
-        let left = pieces * self.piece_bytes;
+        let left = self.pieces.saturating_sub(self.state().lent) * self.piece_bytes;
         let spare = machine_memory().map_or(left, |(left, all)| left.saturating_sub(all / SPARE_PART));
         left.min(spare / self.piece_bytes * self.piece_bytes)
     }
@@ -203,7 +200,8 @@ impl Holdings {
         {
             let mut state = self.state();
             // Another borrower may have taken the last one meanwhile.
-            if state.closed || state.lent >= self.pieces {
+            let is_new = state.sessions.get(&session).is_none_or(|session| session.pieces.is_empty());
+            if state.lent >= self.pieces || (state.closed && is_new) {
                 return Err(Status::Full);
             }
             state.lent += 1;

@@ -82,7 +82,7 @@ impl Lender {
         self.address
     }
 
-    /// Lends no more from now on. Runs that have something keep it until they end.
+    /// Lends to no new run from now on. Runs that have something keep it until they end, and get more if they need it.
     pub fn close(&self) {
         self.holdings.close();
     }

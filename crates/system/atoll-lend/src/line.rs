@@ -52,7 +52,7 @@ pub(crate) fn receive(stream: &mut &TcpStream, record: &mut [u8]) -> io::Result<
 pub(crate) fn await_record(stream: &mut &TcpStream, record: &mut [u8]) -> io::Result<()> {
     let until = Instant::now() + SPIN;
     while Instant::now() < until {
-        match rustix::net::recv(&*stream, &mut *record, RecvFlags::DONTWAIT) {
+        match rustix::net::recv(*stream, &mut *record, RecvFlags::DONTWAIT) {
             Ok((_, 0)) => return Err(io::ErrorKind::UnexpectedEof.into()),
             Ok((_, have)) => return receive(stream, &mut record[have..]),
             Err(rustix::io::Errno::AGAIN) => std::thread::yield_now(),

@@ -58,7 +58,8 @@ struct Row {
 impl Row {
     fn cells(&self) -> Vec<Cell> {
         let batch_rate = PAGE as f64 / self.batch_load / 1e3;
-        let number = |value| Cell::Number(value, 2);
+        // There are no stores of bare requests.
+        let number = |value: f64| if value.is_nan() { Cell::Nothing } else { Cell::Number(value, 2) };
         vec![
             self.name.clone().into(),
             number(self.load),

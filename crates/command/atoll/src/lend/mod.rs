@@ -67,7 +67,7 @@ fn try_to_lend(args: &LendArgs) -> Result<(), Error> {
     let lent = lender.lent_bytes();
     if lent > 0 {
         eprintln!(
-            "atoll: {} lends no more; runs have {} of it, and it stays until they end (a second signal takes it from them)",
+            "atoll: {} lends to no new run; runs have {} of it, and it stays until they end (a second signal ends it at once)",
             card.label(),
             bytes(lent)
         );
@@ -75,11 +75,10 @@ fn try_to_lend(args: &LendArgs) -> Result<(), Error> {
     }
     let lost = lender.lent_bytes();
     drop(lender);
-    match lost {
-        0 => eprintln!("atoll: {} has ended", card.label()),
-        lost => {
-            eprintln!("atoll: {} has ended, and runs have lost {} that lay there", card.label(), bytes(lost))
-        }
+    if lost > 0 {
+        eprintln!("atoll: {} has ended, and runs have lost {} that lay there", card.label(), bytes(lost));
+    } else {
+        eprintln!("atoll: {} has ended", card.label());
     }
     Ok(())
 }

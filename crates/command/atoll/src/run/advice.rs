@@ -66,7 +66,11 @@ fn at_this_limit(f: &Figures) -> Vec<String> {
             let tried = bytes(m.tried_bytes);
             tips.push(format!("--far lz4 ({tried} of evicted pages shrank to {:.0}%)", 100.0 * packed));
         }
-    } else if !is_file && s.far != "ram" && m.far_bytes >= m.data_peak_bytes / 4 && m.far_bytes > 0 {
+    } else if !is_file
+        && !["ram", "hosts"].contains(&s.far.as_str())
+        && m.far_bytes >= m.data_peak_bytes / 4
+        && m.far_bytes > 0
+    {
         // A program's memory that is freed at its end is no longer counted.
         let packed = m.far_stored_bytes as f64 / m.far_bytes as f64;
         if packed >= LARGE {

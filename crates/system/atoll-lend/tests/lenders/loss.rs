@@ -115,3 +115,16 @@ fn a_connection_that_breaks_is_made_again() {
     let text = pages.load(0..10, 1).unwrap_err().to_string();
     assert!(text.contains("does not know this run"), "{text}");
 }
+
+/// A run that had begun to borrow was told that its lender is full, and ended.
+#[test]
+fn a_lender_that_is_to_end_lends_on_to_those_who_have_something() {
+    let lender = lender(64 << 20);
+    let (mut old, _old_control) = Pages::with(&[&lender], 1);
+    let (mut new, _new_control) = Pages::with(&[&lender], 1);
+    old.store(0..10, 1).unwrap();
+    lender.close();
+    old.store(0..3000, 2).unwrap();
+    assert!(old.load(0..3000, 2).unwrap());
+    assert_eq!(new.store(0..10, 1), Err(FarError::LendersFull));
+}

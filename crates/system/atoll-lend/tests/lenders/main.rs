@@ -2,9 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
+mod directory;
 mod hostile;
 mod liars;
 mod loss;
 mod pages;
 mod raw;
-mod words;
