@@ -36,7 +36,7 @@ pub struct Atoll {
 }
 
 /// Whether this is the process by which atoll finds out for whom a signal was.
-pub fn is_witness(pid: i32) -> bool {
+fn is_witness(pid: i32) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim() == "atoll-witness")
 }
 

@@ -7,7 +7,6 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use atoll_e2e::build::{atoll, helper, installed};
-use atoll_e2e::run::is_witness;
 use atoll_e2e::{built, skip, skip_part};
 
 /// The most seconds of an ordinary run.
@@ -192,14 +191,21 @@ fn kill_in(options: &str, victim: fn(&[u32]) -> Option<u32>) -> String {
         assert!(killed.elapsed() < Duration::from_secs(5), "left: {all:?} {}", text(&output.stderr));
         std::thread::sleep(Duration::from_millis(10));
     }
-    assert!(!output.status.success());
+    assert!(!output.status.success(), "{victim} of {all:?}: {}", text(&output.stderr));
     text(&output.stderr)
 }
 
-/// Returns the programs of the nodes: the only children of their launchers beside the witnesses of signals.
+/// Whether a process executes atoll, or is over.
+fn executes_atoll(pid: u32) -> bool {
+    let file = std::fs::read_link(format!("/proc/{pid}/exe"));
+    file.map_or(true, |file| file.file_name() == atoll().file_name())
+}
+
+/// Returns the programs of the nodes: the only children of their launchers that execute another file than atoll. A child that has just
+/// been forked still executes atoll, be it the program to come or the witness of signals.
 fn programs(all: &[u32]) -> Vec<u32> {
     let launchers = all.iter().filter(|pid| command_line(**pid).contains("atoll run")).skip(1);
-    let program = |launcher: &u32| descendants(*launcher).into_iter().find(|pid| !is_witness(*pid as i32));
+    let program = |launcher: &u32| descendants(*launcher).into_iter().find(|pid| !executes_atoll(*pid));
     let mut found: Vec<u32> = launchers.filter_map(program).collect();
     found.sort_unstable();
     found.dedup();

@@ -592,7 +592,7 @@ mod tests {
         wrong("atoll run --page 8K -- a", "possible values: 4K, 64K, 2M");
         wrong(
             "atoll run --far disk -- a",
-            "no far store is called `disk`: use auto, ram, lz4, zstd, file or file:DIR",
+            "no far store is called `disk`: use auto, ram, lz4, zstd, file, file:DIR or hosts",
         );
         wrong("atoll run --workers 0 -- a", "0 is not in 1..=1024");
         wrong("atoll run --workers 1025 -- a", "1025 is not in 1..=1024");
