@@ -141,6 +141,7 @@ programs! {
     fortran "fortran.f90" "gfortran";
     atomic_histogram "atomic_histogram.c" "gcc";
     graph_cas "graph_cas.c" "gcc";
+    graph_build "graph_build.c" "gcc";
     flag_pipeline "flag_pipeline.c" "gcc";
     hand_locks "hand_locks.c" "gcc";
     once "once.c" "gcc";

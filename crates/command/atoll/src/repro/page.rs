@@ -1,6 +1,6 @@
 //! The page of all papers, `index.html`: what `atoll repro` printed of each, its claims and its figures.
 //!
-//! Each paper's file prints by [`tell!`](super::tell) and [`claims`](super::claims), which keep what they print here. What came of a
+//! Each paper's file prints by `tell!` and [`claims`](super::claims), which keep what they print here. What came of a
 //! paper stays in a file beside the page, so that papers may be run on different days.
 
 use std::fmt::Write;
