@@ -42,25 +42,25 @@ fn a_program_without_openmp_was_killed_in_its_memory_group() {
 /// A run whose data was all near kept it when another program of the group needed memory, and the kernel killed one of them.
 #[test]
 fn memory_that_others_needed_was_kept() {
-    let group = match MemoryGroup::new("atoll-e2e-given-back", "180M") {
+    let group = match MemoryGroup::new("atoll-e2e-given-back", "160M") {
         Ok(group) => group,
         Err(why) => skip!("{why}"),
     };
     let (program, other) = (built("fft"), helper("takes_memory.c"));
     let alone = native(&program).args("A").run().exits(0);
     let run = group.start(&format!(
-        "for i in 1 2 3; do {} run --workers 2 -- {} A || exit 1; done",
+        "for i in 1 2 3 4; do {} run --workers 2 -- {} A || exit 1; done",
         atoll().display(),
         program.display()
     ));
-    let taken = group.run(&format!("exec {} 50 120", other.display()));
+    let taken = group.run(&format!("exec {} 40 200", other.display()));
     let run = run.wait_with_output().expect("it ends");
     let said = String::from_utf8_lossy(&run.stderr);
     assert!(run.status.success() && taken.status.success(), "{said}\nthe other: {}", taken.status);
     let out = String::from_utf8_lossy(&run.stdout);
     let sums: Vec<&str> = out.lines().filter(|line| line.starts_with("Checksum:")).collect();
     assert!(
-        sums.len() == 3 && sums.iter().all(|sum| Some((*sum).to_owned()) == checksum(&alone.text())),
+        sums.len() == 4 && sums.iter().all(|sum| Some((*sum).to_owned()) == checksum(&alone.text())),
         "{out}"
     );
 }
