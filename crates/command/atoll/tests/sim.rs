@@ -98,7 +98,12 @@ fn what_is_wrong_is_said() {
     std::fs::write(path, &bytes[..bytes.len() / 2]).unwrap();
     wrong(&["sim", path], "cut off at byte");
     let nowhere = folder.path().to_str().unwrap();
-    wrong(&["repro", "cmcp", "--quick", "--programs", nowhere, "--traces", nowhere], "make programs");
+    let results = folder.path().join("results");
+    let out = results.to_str().unwrap();
+    wrong(
+        &["repro", "cmcp", "--quick", "--out", out, "--programs", nowhere, "--traces", nowhere],
+        "make programs",
+    );
 }
 
 #[test]
