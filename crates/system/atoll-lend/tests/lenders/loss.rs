@@ -1,5 +1,7 @@
 //! Lenders that go, are full or are slow, as the store sees it.
 
+use std::time::{Duration, Instant};
+
 use atoll_memory::far::FarError;
 use atoll_memory::far::hosts::lenders::LenderState;
 
@@ -112,6 +114,12 @@ fn a_connection_that_breaks_is_made_again() {
     pages.store(0..10, 1).unwrap();
     // The session has ended, and a new connection is refused: the lender gave the pages up.
     controls.clear();
+    // The lender ends the session when its thread hears of that.
+    let until = Instant::now() + Duration::from_secs(20);
+    while lender.sessions().0 > 0 {
+        assert!(Instant::now() < until, "the session stays");
+        std::thread::sleep(Duration::from_millis(1));
+    }
     let text = pages.load(0..10, 1).unwrap_err().to_string();
     assert!(text.contains("does not know this run"), "{text}");
 }
