@@ -285,6 +285,15 @@ pub struct Totals {
     pub by_count: [AtomicU64; CORE_MAP_COUNTS],
 }
 
+impl Totals {
+    /// Bytes that count against a near limit that the launcher chose: all that the run takes of this host's memory.
+    #[inline]
+    pub fn held_bytes(&self) -> u64 {
+        let parts = [&self.resident_bytes, &self.pinned_bytes, &self.table_bytes, &self.far_memory_bytes];
+        parts.iter().map(|part| part.load(Ordering::Relaxed)).sum()
+    }
+}
+
 /// All of it.
 #[repr(C)]
 pub struct Control {

@@ -62,10 +62,8 @@ impl Automatic {
             return;
         }
         self.looked = Some(Instant::now());
-        let t = &control.totals;
-        let parts = [&t.resident_bytes, &t.pinned_bytes, &t.table_bytes, &t.far_memory_bytes];
-        let held: u64 = parts.iter().map(|part| part.load(Relaxed)).sum();
-        let near = of(cgroup::memory_available_with_swap() / mpi::ranks_here().max(1) + held, 1);
+        let available = cgroup::memory_available_with_swap() / mpi::ranks_here().max(1);
+        let near = of(available + control.totals.held_bytes(), 1);
         let before = control.near_now.load(Relaxed);
         if near.abs_diff(before) > before / STEADY_PART {
             control.near_now.store(near, Relaxed);

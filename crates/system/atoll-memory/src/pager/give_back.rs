@@ -9,7 +9,6 @@ use std::sync::atomic::Ordering;
 use super::evict::{NO_VICTIM, VICTIMS};
 use super::executor::Executor;
 use super::{FaultError, Pager};
-use crate::control::Control;
 
 /// Beyond the limit by less than one part in this number is within it: the next faults settle that.
 const SLACK_PART: u64 = 128;
@@ -18,7 +17,9 @@ impl Pager {
     /// Whether near memory is beyond the limit that the launcher chose lately; `false` where the user set the limit.
     #[inline]
     pub fn is_beyond_limit(&self) -> bool {
-        self.control.settings.near_automatic != 0 && is_beyond(self.control)
+        let near = self.control.near();
+        self.control.settings.near_automatic != 0
+            && self.control.totals.held_bytes() > near + near / SLACK_PART
     }
 
     /// Evicts pages until near memory is within the limit. It stops early where no page can leave now.
@@ -50,12 +51,4 @@ impl Pager {
             }
         }
     }
-}
-
-fn is_beyond(control: &Control) -> bool {
-    let t = &control.totals;
-    let parts = [&t.resident_bytes, &t.pinned_bytes, &t.table_bytes, &t.far_memory_bytes];
-    let held: u64 = parts.iter().map(|part| part.load(Ordering::Relaxed)).sum();
-    let near = control.near();
-    held > near + near / SLACK_PART
 }
