@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use atoll_memory::far::hosts::lenders::{LenderFigures, LenderSettings, LenderState, Lenders};
 use atoll_memory::far::hosts::wire::Verb;
+use atoll_memory::signals::SignalsBlocked;
 
 use crate::control::{Control, ControlError};
 
@@ -50,7 +51,8 @@ impl Keeper {
         for ((settings, figures), control) in lenders.all().zip(controls) {
             let (ends, lost) = (Arc::clone(&keeper.ends), Arc::clone(&lost));
             let work = move || {
-                block_signals();
+                // Signals are for the launcher's own thread.
+                let _blocked = SignalsBlocked::new();
                 if let Some(why) = look_after(control, figures, &ends) {
                     figures.set_state(LenderState::Lost);
                     lost(Loss { settings, figures, why });
@@ -69,16 +71,6 @@ impl Drop for Keeper {
             thread.thread().unpark();
             let _ = thread.join();
         }
-    }
-}
-
-/// Signals are for the launcher's own thread.
-fn block_signals() {
-    // SAFETY: a set that is filled before it is read, for this thread alone.
-    unsafe {
-        let mut all: libc::sigset_t = std::mem::zeroed();
-        libc::sigfillset(&raw mut all);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, std::ptr::null_mut());
     }
 }
 

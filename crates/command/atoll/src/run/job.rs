@@ -11,6 +11,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use atoll_channel::Node;
+use atoll_memory::signals::SignalsBlocked;
 use atoll_transport::start::relay::{self, Meeting, MeetingPlace};
 use atoll_transport::start::{Start, StartError};
 use serde::{Deserialize, Serialize};
@@ -146,7 +147,7 @@ impl Job {
         let wishes = (args.transport, args.network.clone());
         let thread = std::thread::Builder::new().name("job".into()).spawn(move || {
             // This mask is for the thread and for threads of libraries that it loads: signals are for the launcher's thread.
-            block_signals();
+            let _blocked = SignalsBlocked::new();
             match begin(&wishes) {
                 Ok(Some((start, cards, meeting))) => {
                     let place = (meeting.node, meeting.nodes, cards);
@@ -188,15 +189,6 @@ impl Job {
         while !self.thread.is_finished() && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(1));
         }
-    }
-}
-
-fn block_signals() {
-    // SAFETY: a set that is filled before it is read.
-    unsafe {
-        let mut all: libc::sigset_t = std::mem::zeroed();
-        libc::sigfillset(&raw mut all);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, std::ptr::null_mut());
     }
 }
 
