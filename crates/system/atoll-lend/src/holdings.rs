@@ -15,6 +15,7 @@ use atoll_channel::capability::{
     Direct, Handle, Holder, Limits, Memory, Owner, Refused, Rights, Shared, Sharing, Span,
 };
 use atoll_memory::far::hosts::wire::{self, Status};
+use atoll_memory::far::pressure::{MachineMemory, machine_memory};
 use atoll_transport::random;
 
 use crate::control::Loan;
@@ -80,16 +81,6 @@ fn status(refused: Refused) -> Status {
         Refused::Range { .. } => Status::Range,
         Refused::TooMany { .. } | Refused::Full { .. } => Status::Full,
     }
-}
-
-/// Bytes of memory that the machine has left, and all that it has.
-fn machine_memory() -> Option<(u64, u64)> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let value = |name: &str| -> Option<u64> {
-        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
-        Some(line.split_ascii_whitespace().next()?.parse::<u64>().ok()? << 10)
-    };
-    Some((value("MemAvailable:")?, value("MemTotal:")?))
 }
 
 impl Holdings {
@@ -188,7 +179,8 @@ impl Holdings {
     /// Bytes that could be lent now.
     pub(crate) fn free_bytes(&self) -> u64 {
         let left = self.pieces.saturating_sub(self.state().lent) * self.piece_bytes;
-        let spare = machine_memory().map_or(left, |(left, all)| left.saturating_sub(all / SPARE_PART));
+        let spare = |memory: MachineMemory| memory.available.saturating_sub(memory.total / SPARE_PART);
+        let spare = machine_memory().map_or(left, spare);
         left.min(spare / self.piece_bytes * self.piece_bytes)
     }
 

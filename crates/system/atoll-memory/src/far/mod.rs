@@ -17,7 +17,7 @@ mod file;
 pub mod hosts;
 mod lane;
 mod lz4;
-mod pressure;
+pub mod pressure;
 mod ram;
 mod ring;
 mod shared;

@@ -1,6 +1,6 @@
 //! How much memory the machine has left: far memory is plain where that is plenty, and grows no further where it is little.
 //!
-//! Used by `auto`, once for some megabytes stored.
+//! Used by `auto`, once for some megabytes stored, and by lenders (`atoll-lend`), which keep a part of their host's memory free.
 //!
 //! Fault path: no allocation, no lock the program could hold, no arena access, no panic.
 
@@ -23,20 +23,39 @@ pub(super) enum Left {
     Little = 2,
 }
 
-/// Reads how much memory the machine has left; [`Left::Plenty`] where that cannot be read.
-pub(super) fn left() -> Left {
+/// The machine's memory, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MachineMemory {
+    /// All that there is.
+    pub total: u64,
+    /// What programs can still have.
+    pub available: u64,
+}
+
+/// Reads the machine's memory; `None` where that cannot be read.
+pub fn machine_memory() -> Option<MachineMemory> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-    let Ok(file) = fs::openat(CWD, c"/proc/meminfo", flags, Mode::empty()) else { return Left::Plenty };
+    let file = fs::openat(CWD, c"/proc/meminfo", flags, Mode::empty()).ok()?;
     let mut text = [0; 512];
     let read = rustix::io::read(&file, &mut text).unwrap_or(0);
-    left_by(text.get(..read).unwrap_or_default())
+    memory_of(text.get(..read).unwrap_or_default())
 }
 
 /// The same from the beginning of /proc/meminfo.
-fn left_by(text: &[u8]) -> Left {
-    match (kilobytes(text, b"MemTotal:"), kilobytes(text, b"MemAvailable:")) {
-        (Some(total), Some(available)) if available < total / SHORT_PART => Left::Little,
-        (Some(total), Some(available)) if available < total / PLENTY_PART => Left::Some,
+fn memory_of(text: &[u8]) -> Option<MachineMemory> {
+    let bytes = |name| kilobytes(text, name)?.checked_mul(1024);
+    Some(MachineMemory { total: bytes(b"MemTotal:")?, available: bytes(b"MemAvailable:")? })
+}
+
+/// Reads how much memory the machine has left; [`Left::Plenty`] where that cannot be read.
+pub(super) fn left() -> Left {
+    left_of(machine_memory())
+}
+
+fn left_of(memory: Option<MachineMemory>) -> Left {
+    match memory {
+        Some(memory) if memory.available < memory.total / SHORT_PART => Left::Little,
+        Some(memory) if memory.available < memory.total / PLENTY_PART => Left::Some,
         _ => Left::Plenty,
     }
 }
@@ -56,17 +75,18 @@ mod tests {
 
     #[test]
     fn a_machine_has_little_some_or_plenty_left() {
+        let left = |text: &[u8]| left_of(memory_of(text));
         let text = |available: &str| {
             format!(
                 "MemTotal:       24669408 kB\nMemFree:  1 kB\nMemAvailable:   {available} kB\nBuffers: 5 kB\n"
             )
         };
-        assert_eq!(left_by(text("770000").as_bytes()), Left::Little);
-        assert_eq!(left_by(text("780000").as_bytes()), Left::Some);
-        assert_eq!(left_by(text("6100000").as_bytes()), Left::Some);
-        assert_eq!(left_by(text("6200000").as_bytes()), Left::Plenty);
+        assert_eq!(left(text("770000").as_bytes()), Left::Little);
+        assert_eq!(left(text("780000").as_bytes()), Left::Some);
+        assert_eq!(left(text("6100000").as_bytes()), Left::Some);
+        assert_eq!(left(text("6200000").as_bytes()), Left::Plenty);
         for unread in ["", "MemTotal: 5 kB\n", "MemTotal: x\nMemAvailable: 99999999999999999999999 kB\n"] {
-            assert_eq!(left_by(unread.as_bytes()), Left::Plenty, "{unread}");
+            assert_eq!(left(unread.as_bytes()), Left::Plenty, "{unread}");
         }
     }
 }
