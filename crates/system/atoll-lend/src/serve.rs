@@ -44,7 +44,7 @@ pub(crate) fn serve(terms: &Terms, holdings: &Holdings, stream: TcpStream) {
     let session = proven.session;
     if let Some(number) = holdings.join(session, &stream) {
         // An error is the end of the connection, whatever it was.
-        let _ = requests(terms, holdings, &stream, session);
+        let _ = Served { terms, holdings, stream: &stream, session }.requests();
         holdings.leave(session, number);
     }
     if proven.purpose == Purpose::Control {
@@ -90,34 +90,6 @@ fn prove(terms: &Terms, holdings: &Holdings, stream: &TcpStream) -> io::Result<O
     Ok(right.then_some(Proven { purpose: hello.purpose, session }))
 }
 
-/// Answers requests until the connection ends.
-fn requests(terms: &Terms, holdings: &Holdings, stream: &TcpStream, session: u64) -> io::Result<()> {
-    let mut reading = stream;
-    let (mut entries, mut memory) = (Vec::new(), Vec::new());
-    loop {
-        let mut head = [0; Request::BYTES];
-        line::await_record(&mut reading, &mut head)?;
-        let request = Request::decode(&head).ok_or(io::ErrorKind::InvalidData)?;
-        entries.clear();
-        for _ in 0..request.entries {
-            let mut entry = [0; Entry::BYTES];
-            line::receive(&mut reading, &mut entry)?;
-            entries.push(Entry::decode(&entry));
-        }
-        memory.clear();
-        let done = match request.verb {
-            Verb::Read => read(holdings, stream, session, request, &entries, &mut memory)?,
-            Verb::Write => write(holdings, stream, session, request, &entries, &mut memory)?,
-            verb => Some(other(terms, holdings, stream, session, verb, request.bytes, &entries)?),
-        };
-        if let Some((status, detail, data)) = done {
-            reply(stream, request.sequence, status, detail, &data)?;
-        }
-        // Memory is held no longer than a request lasts.
-        memory.clear();
-    }
-}
-
 /// What a reply says: its status, its detail and its data.
 type Answer = (Status, u64, Vec<u8>);
 
@@ -136,94 +108,122 @@ fn total(entries: &[Entry]) -> Option<u64> {
     (sum <= MOST_BYTES).then_some(sum)
 }
 
-fn read(
-    holdings: &Holdings,
-    stream: &TcpStream,
+/// A connection whose borrower has proven the key, and what its requests are about.
+#[derive(Clone, Copy)]
+struct Served<'a> {
+    terms: &'a Terms,
+    holdings: &'a Holdings,
+    stream: &'a TcpStream,
     session: u64,
-    request: Request,
-    entries: &[Entry],
-    memory: &mut Vec<Direct>,
-) -> io::Result<Option<Answer>> {
-    line::skip(&mut &*stream, request.bytes)?;
-    let Some(bytes) = total(entries) else { return Ok(refuse(Status::Range)) };
-    if let Err(status) = holdings.check(session, entries, false, memory) {
-        return Ok(refuse(status));
-    }
-    let head = Reply { status: Status::Done, sequence: request.sequence, bytes, detail: 0 }.encode();
-    let mut parts = Vec::with_capacity(memory.len() + 1);
-    parts.push(IoSlice::new(&head));
-    for direct in &*memory {
-        // SAFETY: mapped as long as `memory` has it. Another connection of the same session may write to it meanwhile: the kernel
-        // then copies some bytes of each, and nothing here looks at them.
-        parts.push(IoSlice::new(unsafe { std::slice::from_raw_parts(direct.as_ptr(), direct.length()) }));
-    }
-    line::send(stream, &mut parts)?;
-    Ok(None)
 }
 
-fn write(
-    holdings: &Holdings,
-    stream: &TcpStream,
-    session: u64,
-    request: Request,
-    entries: &[Entry],
-    memory: &mut Vec<Direct>,
-) -> io::Result<Option<Answer>> {
-    let checked = match total(entries) {
-        Some(bytes) if bytes == request.bytes => holdings.check(session, entries, true, memory),
-        _ => Err(Status::Range),
-    };
-    if let Err(status) = checked {
-        line::skip(&mut &*stream, request.bytes)?;
-        return Ok(refuse(status));
-    }
-    let mut parts = Vec::with_capacity(memory.len());
-    for direct in &*memory {
-        let at = direct.as_mut_ptr().ok_or(io::ErrorKind::PermissionDenied)?;
-        // SAFETY: mapped as long as `memory` has it, and only the kernel writes there; see `read`.
-        parts.push(IoSliceMut::new(unsafe { std::slice::from_raw_parts_mut(at, direct.length()) }));
-    }
-    line::receive_parts(&mut &*stream, &mut parts)?;
-    Ok(Some((Status::Done, 0, Vec::new())))
-}
-
-fn other(
-    terms: &Terms,
-    holdings: &Holdings,
-    stream: &TcpStream,
-    session: u64,
-    verb: Verb,
-    bytes: u64,
-    entries: &[Entry],
-) -> io::Result<Answer> {
-    if bytes > MOST_NAME || (bytes > 0 && verb != Verb::Introduce) {
-        return Err(io::ErrorKind::InvalidData.into());
-    }
-    let mut data = vec![0; bytes as usize];
-    line::receive(&mut &*stream, &mut data)?;
-    Ok(match verb {
-        Verb::Borrow => match holdings.lend(session) {
-            Ok(handle) => (Status::Done, holdings.free_bytes(), handle.encode().to_vec()),
-            Err(status) => (status, 0, Vec::new()),
-        },
-        Verb::GiveBack => {
-            let given = entries.iter().try_for_each(|entry| holdings.take_back(session, entry.handle));
-            (given.err().unwrap_or(Status::Done), 0, Vec::new())
-        }
-        Verb::Introduce => {
-            let name = String::from_utf8_lossy(&data);
-            holdings.introduce(session, name.chars().filter(|c| !c.is_control()).collect());
-            (Status::Done, 0, Vec::new())
-        }
-        Verb::Report => {
-            let report = Report {
-                name: terms.name.clone(),
-                bytes: holdings.pieces * holdings.piece_bytes,
-                free_bytes: holdings.free_bytes(),
-                loans: holdings.loans(),
+impl Served<'_> {
+    /// Answers requests until the connection ends.
+    fn requests(self) -> io::Result<()> {
+        let mut reading = self.stream;
+        let (mut entries, mut memory) = (Vec::new(), Vec::new());
+        loop {
+            let mut head = [0; Request::BYTES];
+            line::await_record(&mut reading, &mut head)?;
+            let request = Request::decode(&head).ok_or(io::ErrorKind::InvalidData)?;
+            entries.clear();
+            for _ in 0..request.entries {
+                let mut entry = [0; Entry::BYTES];
+                line::receive(&mut reading, &mut entry)?;
+                entries.push(Entry::decode(&entry));
+            }
+            memory.clear();
+            let done = match request.verb {
+                Verb::Read => self.read(request, &entries, &mut memory)?,
+                Verb::Write => self.write(request, &entries, &mut memory)?,
+                verb => Some(self.other(verb, request.bytes, &entries)?),
             };
-            (Status::Done, 0, postcard::to_stdvec(&report).unwrap_or_default())
+            if let Some((status, detail, data)) = done {
+                reply(self.stream, request.sequence, status, detail, &data)?;
+            }
+            // Memory is held no longer than a request lasts.
+            memory.clear();
         }
-        Verb::Ping | Verb::Read | Verb::Write => (Status::Done, holdings.free_bytes(), Vec::new()),
-    })
+    }
+
+    fn read(
+        self,
+        request: Request,
+        entries: &[Entry],
+        memory: &mut Vec<Direct>,
+    ) -> io::Result<Option<Answer>> {
+        line::skip(&mut &*self.stream, request.bytes)?;
+        let Some(bytes) = total(entries) else { return Ok(refuse(Status::Range)) };
+        if let Err(status) = self.holdings.check(self.session, entries, false, memory) {
+            return Ok(refuse(status));
+        }
+        let head = Reply { status: Status::Done, sequence: request.sequence, bytes, detail: 0 }.encode();
+        let mut parts = Vec::with_capacity(memory.len() + 1);
+        parts.push(IoSlice::new(&head));
+        for direct in &*memory {
+            // SAFETY: mapped as long as `memory` has it. Another connection of the same session may write to it meanwhile: the kernel
+            // then copies some bytes of each, and nothing here looks at them.
+            parts.push(IoSlice::new(unsafe { std::slice::from_raw_parts(direct.as_ptr(), direct.length()) }));
+        }
+        line::send(self.stream, &mut parts)?;
+        Ok(None)
+    }
+
+    fn write(
+        self,
+        request: Request,
+        entries: &[Entry],
+        memory: &mut Vec<Direct>,
+    ) -> io::Result<Option<Answer>> {
+        let checked = match total(entries) {
+            Some(bytes) if bytes == request.bytes => self.holdings.check(self.session, entries, true, memory),
+            _ => Err(Status::Range),
+        };
+        if let Err(status) = checked {
+            line::skip(&mut &*self.stream, request.bytes)?;
+            return Ok(refuse(status));
+        }
+        let mut parts = Vec::with_capacity(memory.len());
+        for direct in &*memory {
+            let at = direct.as_mut_ptr().ok_or(io::ErrorKind::PermissionDenied)?;
+            // SAFETY: mapped as long as `memory` has it, and only the kernel writes there; see `read`.
+            parts.push(IoSliceMut::new(unsafe { std::slice::from_raw_parts_mut(at, direct.length()) }));
+        }
+        line::receive_parts(&mut &*self.stream, &mut parts)?;
+        Ok(Some((Status::Done, 0, Vec::new())))
+    }
+
+    fn other(self, verb: Verb, bytes: u64, entries: &[Entry]) -> io::Result<Answer> {
+        if bytes > MOST_NAME || (bytes > 0 && verb != Verb::Introduce) {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        let mut data = vec![0; bytes as usize];
+        line::receive(&mut &*self.stream, &mut data)?;
+        Ok(match verb {
+            Verb::Borrow => match self.holdings.lend(self.session) {
+                Ok(handle) => (Status::Done, self.holdings.free_bytes(), handle.encode().to_vec()),
+                Err(status) => (status, 0, Vec::new()),
+            },
+            Verb::GiveBack => {
+                let given =
+                    entries.iter().try_for_each(|entry| self.holdings.take_back(self.session, entry.handle));
+                (given.err().unwrap_or(Status::Done), 0, Vec::new())
+            }
+            Verb::Introduce => {
+                let name = String::from_utf8_lossy(&data);
+                self.holdings.introduce(self.session, name.chars().filter(|c| !c.is_control()).collect());
+                (Status::Done, 0, Vec::new())
+            }
+            Verb::Report => {
+                let report = Report {
+                    name: self.terms.name.clone(),
+                    bytes: self.holdings.pieces * self.holdings.piece_bytes,
+                    free_bytes: self.holdings.free_bytes(),
+                    loans: self.holdings.loans(),
+                };
+                (Status::Done, 0, postcard::to_stdvec(&report).unwrap_or_default())
+            }
+            Verb::Ping | Verb::Read | Verb::Write => (Status::Done, self.holdings.free_bytes(), Vec::new()),
+        })
+    }
 }
