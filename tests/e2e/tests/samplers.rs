@@ -7,6 +7,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use atoll_e2e::run::PLACING;
 use atoll_e2e::{build, built, recording, skip, skip_part};
 use atoll_record::profile::{Access, Event, Kind, Profile, Sample};
 use tempfile::TempDir;
@@ -41,6 +42,8 @@ impl Bench {
     fn command(&self, options: &str, program: &Path, arguments: &str) -> Command {
         let mut command = recording("profile", 200, options, &self.file(), program, arguments);
         command.env("OMP_NUM_THREADS", "2").env("OMP_WAIT_POLICY", "passive");
+        // Every node of several has work to be sampled, although this machine's nodes bring no CPUs of their own.
+        command.env(PLACING, "spread");
         command
     }
 
