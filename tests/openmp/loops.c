@@ -2,6 +2,7 @@
 #include "check.h"
 #include <limits.h>
 #include <string.h>
+#include <unistd.h>
 
 #define N 1000
 static int hits[N];
@@ -54,6 +55,42 @@ static void schedules(void) {
     EACH(ordered schedule(dynamic, 2))
     EACH(ordered schedule(guided, 2))
     EACH(nowait schedule(dynamic))
+}
+
+/* A thread's iterations ascend where the program wants them in order; where it does not, a thread that is slow has its own taken. */
+static void orders(void) {
+#define ASCENDING(...)                                                                                         \
+    clear();                                                                                                   \
+    _Pragma("omp parallel") {                                                                                  \
+        int last = -1;                                                                                         \
+        _Pragma(#__VA_ARGS__) for (int i = 0; i < N; i++) {                                                    \
+            CHECK(i > last);                                                                                   \
+            last = i;                                                                                          \
+            _Pragma("omp atomic") hits[i]++;                                                                   \
+        }                                                                                                      \
+    }                                                                                                          \
+    all_once(N);
+    ASCENDING(omp for schedule(monotonic : dynamic))
+    ASCENDING(omp for schedule(monotonic : dynamic, 3))
+    omp_set_schedule(omp_sched_dynamic, 2);
+    ASCENDING(omp for schedule(monotonic : runtime))
+    omp_set_schedule(omp_sched_dynamic | omp_sched_monotonic, 2);
+    ASCENDING(omp for schedule(runtime))
+    int last = -1, slow = 0;
+    clear();
+#pragma omp parallel for schedule(dynamic) lastprivate(last) reduction(+ : slow)
+    for (int i = 0; i < N; i++) {
+        if (omp_get_thread_num() == 0) {
+            usleep(200);
+            slow++;
+        }
+        last = i;
+#pragma omp atomic
+        hits[i]++;
+    }
+    all_once(N);
+    CHECK(last == N - 1);
+    if (omp_get_max_threads() > 1) CHECK(slow < N / omp_get_max_threads());
 }
 
 static void combined(void) {
@@ -205,6 +242,7 @@ static void shares(void) {
 
 int main(void) {
     schedules();
+    orders();
     combined();
     last_and_sum();
     far_ahead();

@@ -28,7 +28,7 @@ impl Doacross {
             Deal::Blocks => (0, threads),
             Deal::Turns | Deal::Dynamic => (plan.chunk, plan.count.div_ceil(plan.chunk)),
             // Chunks differ in size, so each iteration has a word.
-            Deal::Guided | Deal::GuidedEven => (1, plan.count),
+            Deal::Guided | Deal::GuidedEven | Deal::Stealing => (1, plan.count),
         };
         Doacross {
             counts: counts.to_vec(),

@@ -5,7 +5,9 @@
 use super::barrier;
 use super::doacross::Doacross;
 use super::hooks;
-use super::icv::{SCHED_DYNAMIC, SCHED_GUIDED, SCHED_MONOTONIC, SCHED_STATIC};
+use super::icv::{
+    SCHED_ANY_ORDER, SCHED_DYNAMIC, SCHED_DYNAMIC_ANY_ORDER, SCHED_GUIDED, SCHED_MONOTONIC, SCHED_STATIC,
+};
 use super::loops::{self, Plan};
 use super::ordered;
 use super::taskgroup;
@@ -41,7 +43,7 @@ pub(crate) fn meet(thread: &Thread, plan: Plan, extras: Extras, counts: &[u64]) 
     // SAFETY: where not null, the program's, and holding a size.
     let bytes = unsafe { extras.memory.as_ref() }.map_or(0, |memory| *memory as usize);
     let fill = |share: &WorkShare| {
-        share.plan.set(plan);
+        loops::lay_out(team, share, plan);
         if !counts.is_empty() {
             // SAFETY: the share is not published yet.
             unsafe { *share.doacross.get() = Some(Box::new(Doacross::new(counts, &plan, threads))) };
@@ -113,21 +115,29 @@ pub(crate) fn start(plan: Plan, extras: Extras, counts: &[u64], from: *mut u64, 
 
 /// Starts a loop whose ordered regions take turns, and takes the first chunk.
 pub(crate) fn start_ordered(plan: Plan, extras: Extras, from: *mut u64, to: *mut u64) -> bool {
-    meet(me(), plan, extras, &[]);
+    meet(me(), plan.in_order(), extras, &[]);
     from.is_null() || next_ordered(from, to)
 }
 
-/// The schedule that `schedule(runtime)` means now.
+/// The schedule that `schedule(runtime)` means now, with the order of its chunks left open if the user leaves it open.
 pub(crate) fn runtime() -> (u32, i64) {
     let icv = me().icv();
-    (icv.schedule & !SCHED_MONOTONIC, i64::from(icv.chunk))
+    (icv.schedule | SCHED_ANY_ORDER, i64::from(icv.chunk))
+}
+
+/// The same for a loop whose chunks the program wants in order.
+pub(crate) fn runtime_in_order() -> (u32, i64) {
+    let (schedule, chunk) = runtime();
+    (schedule | SCHED_MONOTONIC, chunk)
 }
 
 /// The schedule that a general start function is given, of which 0 means `runtime`.
 pub(crate) fn given(schedule: i64, chunk: i64) -> (u32, i64) {
-    match schedule as u32 & !SCHED_MONOTONIC {
-        0 => runtime(),
-        kind => (kind, chunk),
+    let schedule = schedule as u32;
+    match schedule & !SCHED_MONOTONIC {
+        0 if schedule & SCHED_MONOTONIC == 0 => runtime(),
+        0 => runtime_in_order(),
+        _ => (schedule | SCHED_ANY_ORDER, chunk),
     }
 }
 
@@ -145,10 +155,10 @@ macro_rules! starts {
 }
 
 macro_rules! runtime_starts {
-    ($($start:ident $next:ident $begin:ident $go_on:ident;)*) => {$(
+    ($($start:ident $next:ident $schedule:ident $begin:ident $go_on:ident;)*) => {$(
         #[unsafe(no_mangle)]
         extern "C" fn $start(a: i64, b: i64, step: i64, from: *mut u64, to: *mut u64) -> bool {
-            let (schedule, chunk) = runtime();
+            let (schedule, chunk) = $schedule();
             $begin(Plan::signed(a, b, step, schedule, chunk), from, to)
         }
         #[unsafe(no_mangle)]
@@ -170,7 +180,7 @@ starts! {
     GOMP_loop_static_start GOMP_loop_static_next SCHED_STATIC plain next;
     GOMP_loop_dynamic_start GOMP_loop_dynamic_next SCHED_DYNAMIC plain next;
     GOMP_loop_guided_start GOMP_loop_guided_next SCHED_GUIDED plain next;
-    GOMP_loop_nonmonotonic_dynamic_start GOMP_loop_nonmonotonic_dynamic_next SCHED_DYNAMIC plain next;
+    GOMP_loop_nonmonotonic_dynamic_start GOMP_loop_nonmonotonic_dynamic_next SCHED_DYNAMIC_ANY_ORDER plain next;
     GOMP_loop_nonmonotonic_guided_start GOMP_loop_nonmonotonic_guided_next SCHED_GUIDED plain next;
     GOMP_loop_ordered_static_start GOMP_loop_ordered_static_next SCHED_STATIC in_order next_ordered;
     GOMP_loop_ordered_dynamic_start GOMP_loop_ordered_dynamic_next SCHED_DYNAMIC in_order next_ordered;
@@ -178,10 +188,10 @@ starts! {
 }
 
 runtime_starts! {
-    GOMP_loop_runtime_start GOMP_loop_runtime_next plain next;
-    GOMP_loop_nonmonotonic_runtime_start GOMP_loop_nonmonotonic_runtime_next plain next;
-    GOMP_loop_maybe_nonmonotonic_runtime_start GOMP_loop_maybe_nonmonotonic_runtime_next plain next;
-    GOMP_loop_ordered_runtime_start GOMP_loop_ordered_runtime_next in_order next_ordered;
+    GOMP_loop_runtime_start GOMP_loop_runtime_next runtime_in_order plain next;
+    GOMP_loop_nonmonotonic_runtime_start GOMP_loop_nonmonotonic_runtime_next runtime plain next;
+    GOMP_loop_maybe_nonmonotonic_runtime_start GOMP_loop_maybe_nonmonotonic_runtime_next runtime plain next;
+    GOMP_loop_ordered_runtime_start GOMP_loop_ordered_runtime_next runtime_in_order in_order next_ordered;
 }
 
 #[unsafe(no_mangle)]
@@ -227,7 +237,7 @@ pub(crate) fn start_doacross(
 ) -> bool {
     // SAFETY: the program gives as many counts as it says.
     let counts = unsafe { std::slice::from_raw_parts(counts, dimensions as usize) };
-    let plan = Plan::unsigned(true, 0, counts[0], 1, schedule, chunk.max(0) as u64);
+    let plan = Plan::unsigned(true, 0, counts[0], 1, schedule, chunk.max(0) as u64).in_order();
     start(plan, extras, counts, from, to)
 }
 

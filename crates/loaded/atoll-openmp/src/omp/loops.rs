@@ -3,9 +3,12 @@
 //! A `Plan` counts iterations from 0, whatever the program's bounds. `loop_calls` is the ABI on top of it, for signed and
 //! unsigned bounds; `ordered` and `doacross` add order between iterations.
 
-use super::icv::{SCHED_DYNAMIC, SCHED_GUIDED, SCHED_GUIDED_EVEN, SCHED_MONOTONIC, SCHED_STATIC};
+use super::icv::{
+    SCHED_ANY_ORDER, SCHED_DYNAMIC, SCHED_GUIDED, SCHED_GUIDED_EVEN, SCHED_MONOTONIC, SCHED_STATIC,
+};
 use super::spread;
 use super::spread::division::Share;
+use super::stealing::Blocks;
 use super::team::{State, Team, Thread};
 use super::workshare::WorkShare;
 use std::sync::atomic::Ordering;
@@ -23,6 +26,8 @@ pub(crate) enum Deal {
     Guided,
     /// Shrinking chunks to whichever member asks, all multiples of the smallest.
     GuidedEven,
+    /// Chunks in any order to whichever member asks: from its own block, then from others' (`stealing`).
+    Stealing,
 }
 
 /// One loop: `count` iterations from `start` by `step`, up to `end`.
@@ -53,6 +58,7 @@ impl Plan {
             2 => Deal::Dynamic,
             3 => Deal::Guided,
             4 => Deal::GuidedEven,
+            5 => Deal::Stealing,
             _ => Deal::Blocks,
         };
         Plan { start, step, end, count, chunk: chunk.max(1), deal }
@@ -89,7 +95,10 @@ impl Plan {
     }
 
     fn new(start: u64, end: u64, step: u64, count: u64, schedule: u32, chunk: u64) -> Plan {
-        let deal = match schedule & !SCHED_MONOTONIC {
+        // Monotonic wins, as a user may ask for it where the program leaves the order open.
+        let any_order = schedule & (SCHED_MONOTONIC | SCHED_ANY_ORDER) == SCHED_ANY_ORDER;
+        let deal = match schedule & !(SCHED_MONOTONIC | SCHED_ANY_ORDER) {
+            SCHED_DYNAMIC if any_order => Deal::Stealing,
             SCHED_DYNAMIC => Deal::Dynamic,
             SCHED_GUIDED => Deal::Guided,
             SCHED_GUIDED_EVEN => Deal::GuidedEven,
@@ -97,6 +106,16 @@ impl Plan {
             _ => Deal::Blocks,
         };
         Plan { start, step, end, count, chunk: chunk.clamp(1, count.max(1)), deal }
+    }
+
+    /// The same loop with its chunks in order.
+    pub(crate) fn in_order(self) -> Plan {
+        let deal = if self.deal == Deal::Stealing { Deal::Dynamic } else { self.deal };
+        Plan { deal, ..self }
+    }
+
+    fn chunks(&self) -> u64 {
+        self.count.div_ceil(self.chunk)
     }
 
     /// The iterations of a member's block.
@@ -129,14 +148,31 @@ fn block(count: u64, id: u64, size: u64) -> (u64, u64) {
     (from, from + each + u64::from(id < more))
 }
 
+/// Puts a team's next loop into its share, before the other members see it.
+pub(crate) fn lay_out(team: &Team, share: &WorkShare, plan: Plan) {
+    if plan.deal != Deal::Stealing {
+        share.plan.set(plan);
+        return;
+    }
+    let members = team.size.get();
+    if team.spans() || !Blocks::suit(plan.chunks(), members) {
+        share.plan.set(plan.in_order());
+        return;
+    }
+    share.plan.set(plan);
+    // SAFETY: no other thread can reach the share yet.
+    unsafe { &mut *share.blocks.get() }.divide(plan.chunks(), members);
+}
+
 /// Takes the calling member's next iterations; `None` when none are left.
 #[inline]
 pub(crate) fn next(thread: &Thread, team: &Team, share: &WorkShare) -> Option<(u64, u64)> {
-    // This case is the one that programs ask for most often.
-    if share.plan.get().deal == Deal::Dynamic && !team.spans() {
-        return next_dynamic(team, share);
+    // These cases are the ones that programs ask for most often.
+    match share.plan.get().deal {
+        Deal::Stealing => next_stealing(thread, share),
+        Deal::Dynamic if !team.spans() => next_dynamic(team, share),
+        _ => next_otherwise(thread, team, share),
     }
-    next_otherwise(thread, team, share)
 }
 
 #[inline(never)]
@@ -147,6 +183,7 @@ fn next_otherwise(thread: &Thread, team: &Team, share: &WorkShare) -> Option<(u6
             let threads = team.threads().min(u16::MAX.into()) as u16;
             spread::take_chunk(share.number.get(), plan.count, plan.chunk, threads, true)
         }
+        Deal::Stealing => next_stealing(thread, share),
         Deal::Dynamic => next_over_nodes(team, share, &plan),
         Deal::Guided | Deal::GuidedEven => next_guided(team, share, &plan),
         Deal::Blocks if team.spans() => {
@@ -190,6 +227,15 @@ fn next_over_nodes(team: &Team, share: &WorkShare, plan: &Plan) -> Option<(u64, 
     let to = from + plan.chunk.min(end - from);
     batch.0 = to;
     Some((from, to))
+}
+
+#[inline]
+fn next_stealing(thread: &Thread, share: &WorkShare) -> Option<(u64, u64)> {
+    // SAFETY: the blocks were made before the share was published; since then they are only read, and their words are atomic.
+    let blocks = unsafe { &*share.blocks.get() };
+    let Plan { count, chunk, .. } = share.plan.get();
+    let from = u64::from(blocks.take(thread.id())?) * chunk;
+    Some((from, from + chunk.min(count - from)))
 }
 
 #[inline]

@@ -35,6 +35,7 @@ mod routines;
 mod sections;
 mod single;
 pub(crate) mod spread;
+mod stealing;
 mod target;
 mod task;
 mod taskgroup;

@@ -7,7 +7,7 @@ use super::barrier;
 use super::crew;
 use super::env;
 use super::hooks;
-use super::loops::Plan;
+use super::loops::{self, Plan};
 use super::places;
 use super::spread::decide::Spreading;
 use super::spread::region::{Order, Writers};
@@ -202,7 +202,8 @@ pub(crate) fn take_part_of_region(order: Order) {
     team.contention().set_spread(true);
     spread_region::begin_part(team.size.get(), order.cpu);
     // SAFETY: nobody works in the team yet.
-    unsafe { &*team.sharing.first.get() }.plan.set(order.plan.map_or(Plan::empty(), Plan::from_words));
+    let first = unsafe { &*team.sharing.first.get() };
+    loops::lay_out(team, first, order.plan.map_or(Plan::empty(), Plan::from_words));
     // SAFETY: the origin runs the same program at the same addresses, which was compared when the nodes met.
     let function = unsafe { std::mem::transmute::<usize, Function>(order.entry as usize) };
     let body = Body { function, data: order.data as *mut u8, outlined: order.function as usize };

@@ -3,9 +3,9 @@
 //! The leader fills the team's first work share before it sends the members to work (`parallel`); these take chunks from it
 //! without a start of their own.
 
-use super::icv::{SCHED_DYNAMIC, SCHED_GUIDED, SCHED_STATIC};
-use super::loop_calls::runtime;
-use super::loops::Plan;
+use super::icv::{SCHED_DYNAMIC, SCHED_DYNAMIC_ANY_ORDER, SCHED_GUIDED, SCHED_STATIC};
+use super::loop_calls::{runtime, runtime_in_order};
+use super::loops::{self, Plan};
 use super::parallel;
 use super::team::{Body, Function, Team, me};
 use atoll_libgomp::with_caller;
@@ -13,7 +13,7 @@ use atoll_libgomp::with_caller;
 /// Puts the plan in the team's first work share.
 fn prepare(team: &Team, plan: Plan) {
     // SAFETY: nobody works in the team yet.
-    unsafe { &*team.sharing.first.get() }.plan.set(plan);
+    loops::lay_out(team, unsafe { &*team.sharing.first.get() }, plan);
 }
 
 fn region(function: Function, data: *mut u8, asked: u32, flags: u32, call_site: usize, plan: Plan) {
@@ -76,26 +76,25 @@ regions! {
     GOMP_parallel_loop_static parallel_static SCHED_STATIC;
     GOMP_parallel_loop_dynamic parallel_dynamic SCHED_DYNAMIC;
     GOMP_parallel_loop_guided parallel_guided SCHED_GUIDED;
-    GOMP_parallel_loop_nonmonotonic_dynamic parallel_nonmonotonic_dynamic SCHED_DYNAMIC;
+    GOMP_parallel_loop_nonmonotonic_dynamic parallel_nonmonotonic_dynamic SCHED_DYNAMIC_ANY_ORDER;
     GOMP_parallel_loop_nonmonotonic_guided parallel_nonmonotonic_guided SCHED_GUIDED;
 }
 
-extern "C" fn parallel_runtime(
-    function: Function,
-    data: *mut u8,
-    asked: u32,
-    a: i64,
-    b: i64,
-    step: i64,
-    flags: u32,
-    call_site: usize,
-) {
-    let (schedule, chunk) = runtime();
-    region(function, data, asked, flags, call_site, Plan::signed(a, b, step, schedule, chunk));
-}
-
 macro_rules! runtime_regions {
-    ($($name:ident)*) => {$(
+    ($($name:ident $body:ident $schedule:ident;)*) => {$(
+        extern "C" fn $body(
+            function: Function,
+            data: *mut u8,
+            asked: u32,
+            a: i64,
+            b: i64,
+            step: i64,
+            flags: u32,
+            call_site: usize,
+        ) {
+            let (schedule, chunk) = $schedule();
+            region(function, data, asked, flags, call_site, Plan::signed(a, b, step, schedule, chunk));
+        }
         /// `void (fn, data, num_threads, start, end, incr, flags)`: repeats the argument on the stack and adds its return
         /// address.
         #[unsafe(naked)]
@@ -113,16 +112,16 @@ macro_rules! runtime_regions {
                 ".cfi_adjust_cfa_offset -24",
                 "ret",
                 ".cfi_endproc",
-                body = sym parallel_runtime
+                body = sym $body
             )
         }
     )*};
 }
 
 runtime_regions! {
-    GOMP_parallel_loop_runtime
-    GOMP_parallel_loop_nonmonotonic_runtime
-    GOMP_parallel_loop_maybe_nonmonotonic_runtime
+    GOMP_parallel_loop_runtime parallel_runtime runtime_in_order;
+    GOMP_parallel_loop_nonmonotonic_runtime parallel_nonmonotonic_runtime runtime;
+    GOMP_parallel_loop_maybe_nonmonotonic_runtime parallel_maybe_nonmonotonic_runtime runtime;
 }
 
 macro_rules! older {
@@ -157,7 +156,7 @@ extern "C" fn GOMP_parallel_loop_runtime_start(
     b: i64,
     step: i64,
 ) {
-    let (schedule, chunk) = runtime();
+    let (schedule, chunk) = runtime_in_order();
     launch(function, data, asked, Plan::signed(a, b, step, schedule, chunk));
 }
 

@@ -5,6 +5,7 @@
 
 use super::doacross::Doacross;
 use super::loops::Plan;
+use super::stealing::Blocks;
 use super::team::{Team, Thread};
 use atoll_memory::futex::Lock;
 use std::cell::{Cell, UnsafeCell};
@@ -22,6 +23,8 @@ pub(crate) struct WorkShare {
     /// Zeroed memory that the compiler asked for.
     pub(crate) memory: UnsafeCell<Vec<u64>>,
     pub(crate) doacross: UnsafeCell<Option<Box<Doacross>>>,
+    /// What is left of a loop whose chunks may come in any order.
+    pub(crate) blocks: UnsafeCell<Blocks>,
     pub(crate) cursor: Cursor,
     /// The number of members that have gone on to the next construct.
     passed: AtomicU32,
@@ -52,6 +55,7 @@ impl WorkShare {
             reductions: Cell::new(ptr::null_mut()),
             memory: UnsafeCell::new(Vec::new()),
             doacross: UnsafeCell::new(None),
+            blocks: UnsafeCell::new(Blocks::none()),
             cursor: Cursor { next: AtomicU64::new(0), ordered: AtomicU64::new(0) },
             passed: AtomicU32::new(0),
             number: Cell::new(0),

@@ -4,6 +4,7 @@
 //! `loops` deals the chunks; each thread learns the bounds of its next chunk here, of which the upper one is the last
 //! iteration.
 
+use super::super::icv::SCHED_ANY_ORDER;
 use super::super::loop_calls::{self, NOTHING};
 use super::super::loops::{self, Plan};
 use super::super::ordered;
@@ -14,10 +15,11 @@ use super::static_loops::{self, Places};
 
 /// Makes the calling member meet a loop of `count` iterations from `start` by `step`.
 pub(super) fn meet(kind: i32, chunk: i64, start: u64, step: i64, count: u64) {
+    let any_order = if kinds::any_order(kind) { SCHED_ANY_ORDER } else { 0 };
     let (kind, ordered) = kinds::plain(kind);
     let (schedule, chunk) = kinds::schedule(kind, chunk, count);
     let thread = me();
-    loop_calls::meet(thread, Plan::counted(start, step, count, schedule, chunk), NOTHING, &[]);
+    loop_calls::meet(thread, Plan::counted(start, step, count, schedule | any_order, chunk), NOTHING, &[]);
     // No loop with an ordered region runs over several nodes; a loop that only has the clause needs no turns.
     thread.update(|state| state.kmp.ordered = ordered && !thread.team().spans());
 }

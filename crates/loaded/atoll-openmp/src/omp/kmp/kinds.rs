@@ -25,8 +25,8 @@ impl Location {
     }
 }
 
-/// The bits of schedule modifiers, which change nothing here: each thread gets its chunks in order anyway.
-const MODIFIERS: i32 = 3 << 29;
+const MONOTONIC: i32 = 1 << 29;
+const NONMONOTONIC: i32 = 1 << 30;
 /// The difference between a kind and the same kind whose chunks are never joined.
 const UNJOINED: i32 = 160 - 32;
 /// The difference between a kind and the same kind for an ordered loop.
@@ -50,9 +50,15 @@ pub(super) const DISTRIBUTE: i32 = 92;
 
 /// A kind without its modifiers, and whether its loop is ordered.
 pub(super) fn plain(kind: i32) -> (i32, bool) {
-    let kind = kind & !MODIFIERS;
+    let kind = kind & !(MONOTONIC | NONMONOTONIC);
     let kind = if kind > 160 { kind - UNJOINED } else { kind };
     if (65..91).contains(&kind) { (kind - ORDERED, true) } else { (kind, false) }
+}
+
+/// Whether the chunks of a dispatched loop of this kind, with its modifiers, may come in any order.
+pub(super) fn any_order(kind: i32) -> bool {
+    let (plain, ordered) = plain(kind);
+    !ordered && kind & MONOTONIC == 0 && (kind & NONMONOTONIC != 0 || plain == STATIC_STEAL)
 }
 
 /// The runtime's schedule and chunk for the kind and chunk of a dispatched loop of `count` iterations.
@@ -67,7 +73,7 @@ pub(super) fn schedule(kind: i32, chunk: i64, count: u64) -> (u32, u64) {
         // The chunk is the number of iterations done at once, and the schedule that the run chooses counts in such units.
         RUNTIME_SIMD => {
             let (schedule, units) = schedule(RUNTIME, 0, count);
-            match schedule {
+            match schedule & !SCHED_MONOTONIC {
                 SCHED_DYNAMIC => (schedule, units.max(1) * at_least_one),
                 SCHED_GUIDED => (SCHED_GUIDED_EVEN, units.max(1) * at_least_one),
                 _ if units > 0 => (schedule, units * at_least_one),
@@ -76,7 +82,7 @@ pub(super) fn schedule(kind: i32, chunk: i64, count: u64) -> (u32, u64) {
         }
         RUNTIME => {
             let icv = me().icv();
-            (icv.schedule & !SCHED_MONOTONIC, icv.chunk.max(0) as u64)
+            (icv.schedule, icv.chunk.max(0) as u64)
         }
         // One block for each thread.
         _ => (SCHED_STATIC, 0),
@@ -100,5 +106,12 @@ mod tests {
         assert_eq!(plain(195), (DYNAMIC_CHUNKED, true));
         assert_eq!(plain(163 | 1 << 29), (DYNAMIC_CHUNKED, false));
         assert_eq!(plain(DISTRIBUTE), (DISTRIBUTE, false));
+    }
+
+    #[test]
+    fn only_loops_that_leave_their_order_open_may_have_any() {
+        assert!(any_order(DYNAMIC_CHUNKED | NONMONOTONIC) && any_order(STATIC_STEAL));
+        assert!(!any_order(DYNAMIC_CHUNKED) && !any_order(DYNAMIC_CHUNKED | MONOTONIC));
+        assert!(!any_order(67 | NONMONOTONIC), "an ordered loop");
     }
 }
