@@ -38,10 +38,6 @@ with open("text", "w") as file:
     for _ in range(700_000):
         file.write(random.choice(words) + random.choice(" \n  "))
         file.write("%d," % random.randrange(10**9))
-letters = "ACDEFGHIKLMNPQRSTVWY"
-family = "".join(random.choices(letters, k=400))
-fasta("protein.fa", [family])
-fasta("proteins.fa", ["".join(random.choices(letters, k=400)) for _ in range(4000)])
 with open("scene.pov", "w") as file:
     file.write("camera { location <0, 3, -9> look_at 0 } light_source { <9, 9, -9> rgb 1 }\n")
     for _ in range(4000):
