@@ -38,8 +38,3 @@ with open("text", "w") as file:
     for _ in range(700_000):
         file.write(random.choice(words) + random.choice(" \n  "))
         file.write("%d," % random.randrange(10**9))
-with open("scene.pov", "w") as file:
-    file.write("camera { location <0, 3, -9> look_at 0 } light_source { <9, 9, -9> rgb 1 }\n")
-    for _ in range(4000):
-        at = "<%f, %f, %f>" % tuple(random.uniform(-4, 4) for _ in range(3))
-        file.write("sphere { %s 0.2 pigment { rgb %f } finish { reflection 0.2 } }\n" % (at, random.random()))

@@ -32,7 +32,7 @@ const fn writes(name: &'static str, words: &'static str, output: &'static str) -
     Program { name, words, output: Some(output) }
 }
 
-const PROGRAMS: [Program; 24] = [
+const PROGRAMS: [Program; 23] = [
     prints("numpy", "python3 np.py"),
     prints("scipy", "python3 sp.py"),
     prints("scikit-learn", "python3 sk.py"),
@@ -66,7 +66,6 @@ const PROGRAMS: [Program; 24] = [
         "r",
         "Rscript --vanilla -e a<-matrix((0:3999999)%%97,2000);b<-a%*%t(a);cat(sum(b),sum(sort(b)[1:1000]),fill=TRUE)",
     ),
-    prints("povray", "povray -D +Iscene.pov +W500 +H400 +WT2 +FP +O- -GA"),
 ];
 
 /// What came of one run.

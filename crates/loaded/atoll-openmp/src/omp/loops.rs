@@ -3,6 +3,7 @@
 //! A `Plan` counts iterations from 0, whatever the program's bounds. `loop_calls` is the ABI on top of it, for signed and
 //! unsigned bounds; `ordered` and `doacross` add order between iterations.
 
+use super::env;
 use super::icv::{
     SCHED_ANY_ORDER, SCHED_DYNAMIC, SCHED_GUIDED, SCHED_GUIDED_EVEN, SCHED_MONOTONIC, SCHED_STATIC,
 };
@@ -155,7 +156,8 @@ pub(crate) fn lay_out(team: &Team, share: &WorkShare, plan: Plan) {
         return;
     }
     let members = team.size.get();
-    if team.spans() || !Blocks::suit(plan.chunks(), members) {
+    // A loop that is cancelled where it finds something has less to do if its first iterations come first.
+    if team.spans() || env::cancellation() || !Blocks::suit(plan.chunks(), members) {
         share.plan.set(plan.in_order());
         return;
     }
