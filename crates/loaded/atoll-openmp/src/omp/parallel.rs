@@ -7,7 +7,7 @@ use super::barrier;
 use super::crew;
 use super::env;
 use super::hooks;
-use super::loops::{self, Plan};
+use super::loops::{self, Deal, Plan};
 use super::places;
 use super::spread::decide::Spreading;
 use super::spread::region::{Order, Writers};
@@ -60,8 +60,15 @@ fn say_alone() {
 
 /// The key of a region, which tells it apart from others: its function, where it is called from, and its loop.
 pub(crate) fn key(outlined: usize, call_site: usize, plan: Option<&Plan>) -> Key {
-    let extent =
-        plan.map_or(0, |plan| 1 + (u64::from(64 - plan.count.leading_zeros()) << 2 | plan.deal as u64));
+    let extent = plan.map_or(0, |plan| {
+        let deal = match plan.deal {
+            Deal::Blocks => 0,
+            Deal::Turns => 1,
+            Deal::Dynamic | Deal::Stealing => 2,
+            Deal::Guided | Deal::GuidedEven => 3,
+        };
+        1 + (u64::from(64 - plan.count.leading_zeros()) << 2 | deal)
+    });
     Key { function: outlined as u64, call_site: call_site as u64, extent }
 }
 
