@@ -1,4 +1,4 @@
-//! Memory groups of version 1 with a limit, which tests make below the group that they run in.
+//! Memory groups of version 1 with a limit and without swap, which tests make below the group that they run in.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -22,10 +22,12 @@ impl MemoryGroup {
         let folder = Path::new("/sys/fs/cgroup/memory").join(path.trim_start_matches('/')).join(name);
         std::fs::create_dir_all(&folder).map_err(|_| "no group can be made here")?;
         let group = Self { folder };
-        match std::fs::write(group.folder.join("memory.limit_in_bytes"), limit) {
-            Ok(()) => Ok(group),
-            Err(_) => Err("no limit can be set here"),
-        }
+        std::fs::write(group.folder.join("memory.limit_in_bytes"), limit)
+            .map_err(|_| "no limit can be set here")?;
+        // A group that swaps stays below its limit on a machine that has swap, and its processes are not killed.
+        std::fs::write(group.folder.join("memory.swappiness"), "0")
+            .map_err(|_| "a group's swapping cannot be forbidden here")?;
+        Ok(group)
     }
 
     /// Runs the shell's `words` in the group.

@@ -316,8 +316,7 @@ fn lenders_are_started_for_a_run_and_end_with_it() {
     let output = run("--hosts-far host1 --summary json").output().expect("atoll");
     verified(&output);
     let errors = text(&output.stderr);
-    let summary =
-        errors.lines().find_map(|line| serde_json::from_str::<Value>(line).ok()).expect("a summary");
+    let summary = summary(&errors);
     let lender = &summary["lenders"][0];
     assert_eq!(lender["name"], "host1", "{errors}");
     assert!(
@@ -364,39 +363,115 @@ fn memory_is_free_within_seconds_when_the_borrower_is_killed() {
     assert!(kilobytes < 1024, "{status}");
 }
 
-#[test]
-fn a_lender_that_is_told_to_end_waits_for_its_borrowers_and_lends_to_nobody_else() {
-    let Some(hosts) = Hosts::new() else { skip!("there are no namespaces") };
-    let mut lender = hosts.lend(1, "512M", "rack1");
-    let mut command = hosts.run("--near 6M", "cg", "W");
+/// The summary of a run that was started with `--summary json`.
+#[track_caller]
+fn summary(errors: &str) -> Value {
+    let found = errors.lines().find_map(|line| serde_json::from_str::<Value>(line).ok());
+    found.unwrap_or_else(|| panic!("no summary: {errors}"))
+}
+
+/// Starts a run of some seconds with a summary, and waits until it has pages on its lenders.
+fn start_with_summary(hosts: &Hosts, options: &str) -> Held {
+    let mut command = hosts.on(0, atoll());
+    command.args(["run", "--near", "6M", "--far", "hosts", "--summary", "json"]);
+    command.args(options.split_whitespace()).arg("--").arg(built("cg")).arg("W").stdin(Stdio::null());
     let run = Held(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("atoll"));
     wait_until("the run borrows nothing", || hosts.borrowed() > 0);
     std::thread::sleep(Duration::from_millis(300));
-    lender.signal(libc::SIGTERM);
-    wait_until("the card stays", || hosts.lenders().is_empty());
+    run
+}
+
+/// The end of such a run: what it printed, and its summary.
+#[track_caller]
+fn end_with_summary(mut run: Held) -> Value {
+    let mut out = String::new();
+    let _ = run.0.stdout.take().expect("a pipe").read_to_string(&mut out);
     let (status, errors, _) = end(run);
-    assert_eq!((status, errors.as_str()), (Some(0), ""));
-    let mut rest = String::new();
-    let _ = lender.0.stderr.take().expect("a pipe").read_to_string(&mut rest);
-    assert!(lender.0.wait().expect("waited").success());
-    assert!(rest.contains("it stays until they end") && rest.contains("has ended"), "{rest}");
-    // At the second signal it ends at once, and the run with it.
-    let mut lender = hosts.lend(1, "512M", "rack1");
-    let run = hosts.start("--near 14M");
-    lender.signal(libc::SIGINT);
-    wait_until("the card stays", || hosts.lenders().is_empty());
-    lender.signal(libc::SIGINT);
-    assert!(lender.0.wait().expect("waited").success());
-    assert_eq!(end(run).0, Some(74));
+    assert_eq!(status, Some(0), "{errors}");
+    assert!(out.contains("Verification: successful"), "{out}");
+    summary(&errors)
 }
 
 #[test]
-fn lenders_that_are_full_are_told() {
+fn a_lender_that_is_told_to_end_has_its_memory_back_and_the_run_goes_on() {
+    let Some(hosts) = Hosts::new() else { skip!("there are no namespaces") };
+    // The second one is at hand when the first leaves; then there is only the file.
+    for second in [true, false] {
+        let mut lender = hosts.lend(1, "512M", "rack1");
+        let _second = second.then(|| hosts.lend(0, "512M", "rack0"));
+        let mut run = start_with_summary(&hosts, "--workers 2");
+        lender.signal(libc::SIGTERM);
+        let mut rest = String::new();
+        let _ = lender.0.stderr.take().expect("a pipe").read_to_string(&mut rest);
+        assert!(lender.0.wait().expect("waited").success());
+        assert!(rest.ends_with("rack1 on host1 has ended\n"), "{rest}");
+        assert!(run.0.try_wait().expect("waited").is_none(), "the lender waited for the run's end");
+        let summary = end_with_summary(run);
+        let all = summary["lenders"].as_array().expect("lenders");
+        let of =
+            |name: &str| all.iter().find(|lender| lender["name"].as_str().unwrap_or("").starts_with(name));
+        let left = of("rack1").expect("a lender");
+        assert_eq!((&left["left"], &left["lost"]), (&Value::from(true), &Value::from(false)), "{left}");
+        assert_eq!(left["borrowed_bytes"], 0, "{left}");
+        let behind = summary["pages_behind_lenders"].as_u64();
+        assert!(second || behind > Some(0), "{summary}");
+    }
+}
+
+#[test]
+fn a_lender_that_is_to_lend_less_has_the_rest_back_while_the_run_goes_on() {
+    let Some(hosts) = Hosts::new() else { skip!("there are no namespaces") };
+    let _lender = hosts.lend(1, "512M", "rack1");
+    let resize = |size: &str, name: &str| {
+        let mut command = hosts.on(1, atoll());
+        command.args(["lend", size, "--name", name, "--resize"]).output().expect("atoll")
+    };
+    let run = start_with_summary(&hosts, "--workers 2");
+    let said = text(&resize("4M", "rack1").stderr);
+    assert!(said.contains("rack1 on host1 lends 4M from now on, and runs move"), "{said}");
+    wait_until("the lender does not have its memory back", || hosts.borrowed() <= 4 << 20);
+    let summary = end_with_summary(run);
+    let lender = &summary["lenders"][0];
+    assert!(lender["returned_bytes"].as_u64() >= Some(4 << 20), "{lender}");
+    assert!(lender["left"] == false && lender["lost"] == false, "{lender}");
+    let unknown = resize("8M", "rack7");
+    assert_eq!(unknown.status.code(), Some(70));
+    assert!(text(&unknown.stderr).contains("no lender called `rack7` is at work"));
+    let small = resize("1M", "rack1");
+    assert!(text(&small.stderr).contains("cannot lend 1M"), "{}", text(&small.stderr));
+}
+
+#[test]
+fn a_lender_ends_at_once_at_the_second_signal() {
+    let Some(hosts) = Hosts::new() else { skip!("there are no namespaces") };
+    let mut lender = hosts.lend(1, "512M", "rack1");
+    let run = hosts.start("--near 14M");
+    // The program cannot move its pages.
+    let found = Command::new("pgrep").args(["-P", &run.pid().to_string()]).output().expect("pgrep");
+    let processes: Vec<i32> =
+        text(&found.stdout).lines().map(|line| line.parse().expect("a number")).collect();
+    assert!(!processes.is_empty());
+    // SAFETY: no pointers; the run's own processes.
+    let signal = |signal| processes.iter().for_each(|process| _ = unsafe { libc::kill(*process, signal) });
+    signal(libc::SIGSTOP);
+    lender.signal(libc::SIGINT);
+    wait_until("the card stays", || hosts.lenders().is_empty());
+    std::thread::sleep(Duration::from_millis(500));
+    assert!(lender.0.try_wait().expect("waited").is_none(), "the lender does not wait");
+    lender.signal(libc::SIGINT);
+    assert!(lender.0.wait().expect("waited").success());
+    signal(libc::SIGCONT);
+    let (status, errors, _) = end(run);
+    assert_eq!(status, Some(74), "{errors}");
+}
+
+#[test]
+fn pages_that_no_lender_has_room_for_go_to_a_file() {
     let Some(hosts) = Hosts::new() else { skip!("there are no namespaces") };
     let _lender = hosts.lend(1, "4M", "rack1");
-    let output = hosts.run("--near 14M", "cg", "A").output().expect("atoll");
-    assert_eq!(output.status.code(), Some(74), "{}", text(&output.stderr));
-    assert!(text(&output.stderr).contains("all lenders are full"), "{}", text(&output.stderr));
+    let summary = end_with_summary(start_with_summary(&hosts, "--workers 2"));
+    assert!(summary["pages_behind_lenders"].as_u64() > Some(1000), "{summary}");
+    assert!(summary["lenders"][0]["pages_out"].as_u64() > Some(100), "{summary}");
 }
 
 #[test]

@@ -126,8 +126,9 @@ pub(crate) enum Command {
     },
     /// Lend this host's memory to runs on other hosts, until a signal ends it
     ///
-    /// At the first signal (Ctrl-C, SIGTERM) it lends to no new run, and ends when the runs that have something of it have ended; at the second one at
-    /// once. Runs with --far hosts borrow of it. Whoever borrows has to know the secret in the user's folder of lenders,
+    /// At the first signal (Ctrl-C, SIGTERM) it lends nothing more, and ends when the runs that have something of it have moved it elsewhere; at the
+    /// second one at once. Runs give memory back, too, when the host has less free than --keep-free says, and when a command with --resize says so.
+    /// Runs with --far hosts borrow of it. Whoever borrows has to know the secret in the user's folder of lenders,
     /// $XDG_STATE_HOME/atoll/lenders or ~/.local/state/atoll/lenders or what ATOLL_LENDERS names, which all hosts must see. Pages go over the
     /// network as they are: nothing is encrypted.
     Lend(LendArgs),
@@ -368,6 +369,20 @@ pub(crate) struct LendArgs {
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) listen: Option<SocketAddr>,
 
+    /// The memory of this host that stays free: nothing of it is lent, and when there is less free runs give some back
+    ///
+    /// Default: a twentieth of the host's memory.
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) keep_free: Option<Size>,
+
+    /// The seconds that a run which is to give memory back may take for each piece of it; then all that it has is taken
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=86400))]
+    pub(crate) within: u64,
+
+    /// Have the lender of this name, which is at work, lend at most SIZE from now on
+    #[arg(long, conflicts_with_all = ["listen", "keep_free", "within"])]
+    pub(crate) resize: bool,
+
     /// Lend to the run that started this process on this host, and to no other
     #[arg(long, hide = true)]
     pub(crate) for_run: bool,
@@ -401,7 +416,7 @@ pub(crate) struct MemoryArgs {
     ///
     /// auto is memory that the machine (or the memory group) can spare beside the near limit, and a file for what does not fit.
     /// Pages lie plainly in a quarter of that memory while a quarter of the machine's is available, and packed by lz4 in the rest. hosts is memory that
-    /// lenders lend (`atoll lend`, `atoll lenders`), the nearest first.
+    /// lenders lend (`atoll lend`, `atoll lenders`), the nearest first, and a file for pages that no lender has room for.
     #[arg(long, value_name = "STORE", default_value = defaults::FAR, value_parser = far)]
     pub(crate) far: FarSpec,
 

@@ -47,6 +47,8 @@ pub(crate) fn collect(control: &Control, program: &str, wall_seconds: f64, rate:
         nodes: nodes(control),
         regions: Vec::new(),
         lenders: lenders(control),
+        pages_behind_lenders: get(&control.behind_lenders.pages_out),
+        pages_from_behind_lenders: get(&control.behind_lenders.pages_in),
         segment: segment(control, rate),
         races: None,
         one_writer_regions: Vec::new(),
@@ -81,13 +83,21 @@ fn nodes(control: &Control) -> Vec<Node> {
     if count > 1 { control.nodes[..count].iter().map(node).collect() } else { Vec::new() }
 }
 
+/// Returns whether a lender that is gone had all back before.
+fn has_left(figures: &LenderFigures) -> bool {
+    figures.leaves.load(Ordering::Relaxed) != 0 && figures.borrowed_bytes.load(Ordering::Relaxed) == 0
+}
+
 /// Returns the counters of lenders.
 fn lenders(control: &Control) -> Vec<Lender> {
     let microseconds = |ns: u64| ns as f64 / 1e3;
     let lender = |(settings, figures): (&LenderSettings, &LenderFigures)| Lender {
         name: settings.label.to_string(),
-        lost: figures.state() == LenderState::Lost,
+        lost: figures.state() == LenderState::Lost && !has_left(figures),
+        left: figures.state() == LenderState::Lost && has_left(figures),
         borrowed_bytes: get(&figures.borrowed_bytes),
+        returned_bytes: get(&figures.returned_bytes),
+        pages_moved: get(&figures.pages_moved),
         pages_held: get(&figures.pages_held),
         pages_in: get(&figures.pages_in),
         pages_out: get(&figures.pages_out),

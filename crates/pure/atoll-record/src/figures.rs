@@ -45,6 +45,10 @@ pub struct Figures {
     pub regions: Vec<Region>,
     /// The lenders of far memory in other hosts, the nearest first; empty for other far memory.
     pub lenders: Vec<Lender>,
+    /// The pages that went to the file behind the lenders, as no lender had room for them.
+    pub pages_behind_lenders: u64,
+    /// The pages that were fetched from there.
+    pub pages_from_behind_lenders: u64,
     /// The segment, if the program's memory was one.
     pub segment: Option<Segment>,
     /// The findings of `--check races`; `None` where it was not asked for.
@@ -61,8 +65,14 @@ pub struct Lender {
     pub name: String,
     /// Whether it was lost during the run.
     pub lost: bool,
-    /// The bytes that the run borrowed of it.
+    /// Whether it ended during the run, after the run had moved all pages elsewhere.
+    pub left: bool,
+    /// The bytes that the run borrowed of it, without those that it gave back.
     pub borrowed_bytes: u64,
+    /// The bytes that the run gave back because the lender wanted them.
+    pub returned_bytes: u64,
+    /// The copies of pages that were moved elsewhere for that.
+    pub pages_moved: u64,
     /// The pages that lay there when this was counted.
     pub pages_held: u64,
     /// The pages that were fetched from it.

@@ -62,6 +62,8 @@ pub struct Loan {
     pub borrower: String,
     /// Bytes that it has.
     pub bytes: u64,
+    /// Bytes of these that the lender wants back.
+    pub wanted_bytes: u64,
 }
 
 /// A session with a lender, which ends when this is dropped.
@@ -202,6 +204,14 @@ impl Control {
         let mut all = (0..count.max(1)).map(|_| self.ping()).collect::<Result<Vec<_>, _>>()?;
         all.sort();
         Ok(all[all.len() / 2])
+    }
+
+    /// Has the lender lend at most so many bytes from now on.
+    ///
+    /// # Errors
+    /// The connection's, or [`Status::Range`] where that is less than a piece.
+    pub fn resize(&mut self, bytes: u64) -> Result<(), ControlError> {
+        self.ask(Verb::Resize, &bytes.to_le_bytes()).map(drop)
     }
 
     /// Asks what the lender has lent.

@@ -4,25 +4,31 @@
 //! back to the system when its capability goes and no request uses it any more: nobody sees what another left, and no request
 //! of an ended session writes to what another has.
 //!
+//! A lender wants memory back when it is to lend less, when it is to end, and when its host is short of memory. It asks those who
+//! have most, which give pieces back when they have moved their pages. Who has given nothing back for a while loses all.
+//!
 //! Source: the barrelfish paper, section 3.2.
 
-use std::collections::HashMap;
+use std::collections::{BinaryHeap, HashMap};
 use std::net::{Shutdown, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use atoll_channel::Node;
 use atoll_channel::capability::{
     Direct, Handle, Holder, Limits, Memory, Owner, Refused, Rights, Shared, Sharing, Span,
 };
-use atoll_memory::far::hosts::wire::{self, Status};
+use atoll_memory::far::hosts::wire::{self, Status, Wish};
 use atoll_memory::far::pressure::{MachineMemory, machine_memory};
 use atoll_transport::random;
 
 use crate::control::Loan;
+use crate::lender::Terms;
 
 /// The lender itself as a holder.
 const THIS: Holder = Holder { node: Node(0), process: 0 };
-/// Of the machine's memory, the part in this many that stays free: a lender that took the last would slow its own host.
+/// Of the machine's memory, the part in this many that stays free unless told otherwise: a lender that took the last would slow its
+/// own host.
 const SPARE_PART: u64 = 20;
 
 /// A session: what one run has.
@@ -34,6 +40,10 @@ struct Session {
     pieces: HashMap<u32, Handle>,
     /// Its connections, by number, to end them with it.
     connections: HashMap<u64, Arc<TcpStream>>,
+    /// Since when pieces are wanted of it and none came back, and how many it had then.
+    asked: Option<(Instant, usize)>,
+    /// Whether it has heard that the lender ends.
+    knows_end: bool,
 }
 
 struct State {
@@ -45,15 +55,54 @@ struct State {
     next: u64,
     /// Sessions that ever began.
     begun: u64,
-    /// Whether only sessions that have something already get more.
+    /// Whether the lender ends, and wants everything back.
     closed: bool,
+    /// Pieces that it lends at most.
+    most: u64,
+    /// Pieces that may stay lent while the host is short of memory.
+    pressed: Option<u64>,
+    /// Bytes that were taken from sessions which did not give them back.
+    taken_bytes: u64,
+}
+
+impl State {
+    /// Pieces that may be lent now.
+    fn goal(&self) -> u64 {
+        if self.closed { 0 } else { self.most.min(self.pressed.unwrap_or(u64::MAX)) }
+    }
+
+    /// How many pieces each session may keep that is to give some back: those that have most give first.
+    fn kept(&self) -> HashMap<u64, usize> {
+        let mut over = self.lent.saturating_sub(self.goal());
+        let mut kept = HashMap::new();
+        if over > 0 {
+            let all = self.sessions.iter().map(|(number, session)| (session.pieces.len(), *number));
+            let mut most: BinaryHeap<(usize, u64)> = all.collect();
+            while over > 0
+                && let Some((pieces, number)) = most.pop()
+                && pieces > 0
+            {
+                kept.insert(number, pieces - 1);
+                most.push((pieces - 1, number));
+                over -= 1;
+            }
+        }
+        kept
+    }
 }
 
 /// All of it.
 pub(crate) struct Holdings {
     state: Mutex<State>,
     pub(crate) piece_bytes: u64,
-    pub(crate) pieces: u64,
+    /// Bytes of the host's memory that stay free; `None`: a part of it.
+    free_bytes: Option<u64>,
+    /// How long a session may take to give something back.
+    patience: Duration,
+}
+
+fn pieces_of(session: &Session) -> u64 {
+    session.pieces.len() as u64
 }
 
 fn holder(session: u64) -> Holder {
@@ -84,10 +133,24 @@ fn status(refused: Refused) -> Status {
 }
 
 impl Holdings {
-    pub(crate) fn new(piece_bytes: u64, pieces: u64) -> std::io::Result<Holdings> {
-        let owner = Owner::new(THIS, Limits::default())?;
-        let state = State { owner, sessions: HashMap::new(), lent: 0, next: 0, begun: 0, closed: false };
-        Ok(Holdings { state: Mutex::new(state), piece_bytes, pieces })
+    pub(crate) fn new(piece_bytes: u64, terms: &Terms) -> std::io::Result<Holdings> {
+        let state = State {
+            owner: Owner::new(THIS, Limits::default())?,
+            sessions: HashMap::new(),
+            lent: 0,
+            next: 0,
+            begun: 0,
+            closed: false,
+            most: terms.bytes / piece_bytes,
+            pressed: None,
+            taken_bytes: 0,
+        };
+        Ok(Holdings {
+            state: Mutex::new(state),
+            piece_bytes,
+            free_bytes: terms.free_bytes,
+            patience: terms.patience,
+        })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -107,8 +170,14 @@ impl Holdings {
 
     /// Begins a session.
     pub(crate) fn begin(&self, session: u64, key: [u8; 32]) {
-        let new =
-            Session { key, borrower: String::new(), pieces: HashMap::new(), connections: HashMap::new() };
+        let new = Session {
+            key,
+            borrower: String::new(),
+            pieces: HashMap::new(),
+            connections: HashMap::new(),
+            asked: None,
+            knows_end: false,
+        };
         let mut state = self.state();
         state.sessions.insert(session, new);
         state.begun += 1;
@@ -171,17 +240,87 @@ impl Holdings {
         all.into_iter().for_each(|session| self.end(session));
     }
 
-    /// Lends to nobody new; those who have something keep it, and get more.
+    /// Lends nothing more, and wants everything back.
     pub(crate) fn close(&self) {
         self.state().closed = true;
     }
 
+    /// Whether all sessions have heard that the lender ends.
+    pub(crate) fn end_is_known(&self) -> bool {
+        self.state().sessions.values().all(|session| session.knows_end)
+    }
+
+    /// Lends at most so many bytes from now on; `false` where that is not a piece.
+    pub(crate) fn resize(&self, bytes: u64) -> bool {
+        let most = bytes / self.piece_bytes;
+        if most > 0 {
+            self.state().most = most;
+        }
+        most > 0
+    }
+
+    /// Bytes that are lent at most.
+    pub(crate) fn most_bytes(&self) -> u64 {
+        self.state().most * self.piece_bytes
+    }
+
+    /// Bytes that were taken from sessions which did not give them back.
+    pub(crate) fn taken_bytes(&self) -> u64 {
+        self.state().taken_bytes
+    }
+
+    /// Bytes of the host's memory that are to stay free.
+    fn to_stay_free(&self, memory: MachineMemory) -> u64 {
+        self.free_bytes.unwrap_or(memory.total / SPARE_PART)
+    }
+
     /// Bytes that could be lent now.
     pub(crate) fn free_bytes(&self) -> u64 {
-        let left = self.pieces.saturating_sub(self.state().lent) * self.piece_bytes;
-        let spare = |memory: MachineMemory| memory.available.saturating_sub(memory.total / SPARE_PART);
+        let left = {
+            let state = self.state();
+            state.goal().saturating_sub(state.lent) * self.piece_bytes
+        };
+        let spare = |memory: MachineMemory| memory.available.saturating_sub(self.to_stay_free(memory));
         let spare = machine_memory().map_or(left, spare);
         left.min(spare / self.piece_bytes * self.piece_bytes)
+    }
+
+    /// What is wanted of a session, which hears of it now.
+    pub(crate) fn wish(&self, session: u64) -> Wish {
+        let mut state = self.state();
+        let (keep, leaves) = (state.kept().get(&session).copied(), state.closed);
+        if let Some(session) = state.sessions.get_mut(&session) {
+            session.knows_end = leaves;
+        }
+        Wish { keep_bytes: keep.map(|pieces| pieces as u64 * self.piece_bytes), leaves }
+    }
+
+    /// Looks whether the host is short of memory, and takes everything from sessions that have given nothing back for too long.
+    pub(crate) fn look_after(&self) {
+        let short = machine_memory().map_or(0, |memory| {
+            self.to_stay_free(memory).saturating_sub(memory.available).div_ceil(self.piece_bytes)
+        });
+        let mut late = Vec::new();
+        {
+            let mut state = self.state();
+            state.pressed = (short > 0).then(|| state.lent.saturating_sub(short));
+            let kept = state.kept();
+            for (number, session) in &mut state.sessions {
+                let has = session.pieces.len();
+                match session.asked {
+                    _ if !kept.contains_key(number) => session.asked = None,
+                    Some((since, had)) if has >= had => {
+                        if since.elapsed() > self.patience {
+                            late.push(*number);
+                        }
+                    }
+                    _ => session.asked = Some((Instant::now(), has)),
+                }
+            }
+            let taken: u64 = late.iter().filter_map(|number| state.sessions.get(number)).map(pieces_of).sum();
+            state.taken_bytes += taken * self.piece_bytes;
+        }
+        late.into_iter().for_each(|session| self.end(session));
     }
 
     /// Lends one more piece to a session.
@@ -192,8 +331,7 @@ impl Holdings {
         {
             let mut state = self.state();
             // Another borrower may have taken the last one meanwhile.
-            let is_new = state.sessions.get(&session).is_none_or(|session| session.pieces.is_empty());
-            if state.lent >= self.pieces || (state.closed && is_new) {
+            if state.lent >= state.goal() {
                 return Err(Status::Full);
             }
             state.lent += 1;
@@ -261,10 +399,20 @@ impl Holdings {
     /// Who has how much.
     pub(crate) fn loans(&self) -> Vec<Loan> {
         let state = self.state();
-        let of = |session: &Session| Loan {
-            borrower: session.borrower.clone(),
-            bytes: session.pieces.len() as u64 * self.piece_bytes,
+        let kept = state.kept();
+        let of = |(number, session): (&u64, &Session)| {
+            let wanted = kept.get(number).map_or(0, |kept| session.pieces.len() - kept);
+            Loan {
+                borrower: session.borrower.clone(),
+                bytes: pieces_of(session) * self.piece_bytes,
+                wanted_bytes: wanted as u64 * self.piece_bytes,
+            }
         };
-        state.sessions.values().map(of).filter(|loan| !loan.borrower.is_empty()).collect()
+        state.sessions.iter().map(of).filter(|loan| !loan.borrower.is_empty()).collect()
+    }
+
+    /// Bytes that are lent.
+    pub(crate) fn lent_bytes(&self) -> u64 {
+        self.state().lent * self.piece_bytes
     }
 }

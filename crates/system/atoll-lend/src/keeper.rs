@@ -1,4 +1,5 @@
-//! Looks after the lenders of a run: whether they answer, how far away they are, and how much they could still lend.
+//! Looks after the lenders of a run: whether they answer, how far away they are, how much they could still lend, and what they want
+//! back.
 //!
 //! The launcher has one as long as the program runs. The program's workers look at the states that are kept here.
 
@@ -8,7 +9,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use atoll_memory::far::hosts::lenders::{LenderFigures, LenderSettings, LenderState, Lenders};
-use atoll_memory::far::hosts::wire::Verb;
+use atoll_memory::far::hosts::wire::{Verb, Wish};
 use atoll_memory::signals::SignalsBlocked;
 
 use crate::control::{Control, ControlError};
@@ -55,7 +56,10 @@ impl Keeper {
                 let _blocked = SignalsBlocked::new();
                 if let Some(why) = look_after(control, figures, &ends) {
                     figures.set_state(LenderState::Lost);
-                    lost(Loss { settings, figures, why });
+                    // One that has everything back and said that it ends is no loss.
+                    if figures.leaves.load(Relaxed) == 0 || figures.borrowed_bytes.load(Relaxed) > 0 {
+                        lost(Loss { settings, figures, why });
+                    }
                 }
             };
             keeper.threads.push(std::thread::Builder::new().name("lenders".into()).spawn(work)?);
@@ -83,6 +87,9 @@ fn look_after(mut control: Control, figures: &LenderFigures, ends: &AtomicBool) 
         match ask(&mut control, figures, ends) {
             Ok(true) => {}
             Ok(false) => return None,
+            Err(error) if figures.keep_bytes().is_some() && figures.borrowed_bytes.load(Relaxed) > 0 => {
+                return Some(format!("{}; it wanted its memory back", words(&error)));
+            }
             Err(error) => return Some(words(&error)),
         }
         // A worker that found the lender lost says so in the state.
@@ -109,7 +116,11 @@ fn ask(control: &mut Control, figures: &LenderFigures, ends: &AtomicBool) -> Res
     control.send(Verb::Ping, &[])?;
     loop {
         match control.receive() {
-            Ok((free, _)) => {
+            Ok((free, wish)) => {
+                let wish = wish.as_slice().try_into().map_err(|_| ControlError::Nonsense)?;
+                let wish = Wish::decode(wish);
+                figures.set_keep_bytes(wish.keep_bytes);
+                figures.leaves.store(wish.leaves.into(), Relaxed);
                 figures.free_bytes.store(free, Relaxed);
                 figures.round_trip_ns.store(began.elapsed().as_nanos() as u64, Relaxed);
                 figures.set_state(LenderState::Well);

@@ -16,6 +16,8 @@ use crate::serve;
 const PIECES: [u64; 2] = [4 << 20, 256 << 20];
 /// Pieces of a lender, about.
 const PIECE_COUNT: u64 = 1024;
+/// The time between two looks at the host's memory.
+const LOOK: Duration = Duration::from_millis(250);
 /// Connections at once at most: each has a thread.
 const MOST_CONNECTIONS: usize = 8192;
 
@@ -28,6 +30,21 @@ pub struct Terms {
     pub bytes: u64,
     /// The key that borrowers must know; see [`Secret::key`](crate::Secret::key).
     pub key: [u8; 32],
+    /// Bytes of the host's memory that stay free: nothing is lent of them, and some is wanted back when there is less. `None`: a
+    /// twentieth of the host's memory.
+    pub free_bytes: Option<u64>,
+    /// A run that is to give memory back, and has given nothing back for so long, loses all that it has.
+    pub patience: Duration,
+}
+
+impl Terms {
+    /// The usual [`patience`](Self::patience).
+    pub const PATIENCE: Duration = Duration::from_secs(30);
+
+    /// A lender with this name of so many bytes, for those who know the key.
+    pub fn new(name: &str, bytes: u64, key: [u8; 32]) -> Terms {
+        Terms { name: name.to_owned(), bytes, key, free_bytes: None, patience: Self::PATIENCE }
+    }
 }
 
 /// Why there is no lender.
@@ -50,6 +67,8 @@ pub struct Lender {
     address: SocketAddr,
     ends: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
+    /// Looks after the host's memory and those who are to give some back.
+    looks: Option<JoinHandle<()>>,
 }
 
 impl Lender {
@@ -64,7 +83,7 @@ impl Lender {
         let piece_bytes = (terms.bytes / PIECE_COUNT).next_power_of_two().clamp(PIECES[0], PIECES[1]);
         raise_descriptor_limit();
         let os = |what| move |error| LendError::Os(what, error);
-        let holdings = Holdings::new(piece_bytes, terms.bytes / piece_bytes).map_err(os("getrandom"))?;
+        let holdings = Holdings::new(piece_bytes, &terms).map_err(os("getrandom"))?;
         let holdings = Arc::new(holdings);
         let listen = |error| LendError::Listen(address, error);
         let listener = TcpListener::bind(address).map_err(listen)?;
@@ -74,7 +93,17 @@ impl Lender {
         let accept = move || accept(&terms, &shared, &listener, &flag);
         let thread =
             std::thread::Builder::new().name("lender".into()).spawn(accept).map_err(os("a thread"))?;
-        Ok(Lender { holdings, address: bound, ends, thread: Some(thread) })
+        let mut lender = Lender { holdings, address: bound, ends, thread: Some(thread), looks: None };
+        let (shared, flag) = (Arc::clone(&lender.holdings), Arc::clone(&lender.ends));
+        let look = move || {
+            while !flag.load(Acquire) {
+                shared.look_after();
+                std::thread::park_timeout(LOOK);
+            }
+        };
+        let looks = std::thread::Builder::new().name("lender looks".into()).spawn(look);
+        lender.looks = Some(looks.map_err(os("a thread"))?);
+        Ok(lender)
     }
 
     /// Where it listens.
@@ -82,9 +111,24 @@ impl Lender {
         self.address
     }
 
-    /// Lends to no new run from now on. Runs that have something keep it until they end, and get more if they need it.
+    /// Lends nothing more from now on, and has runs give back what they have.
     pub fn close(&self) {
         self.holdings.close();
+    }
+
+    /// Whether all runs with a session have heard that the lender ends.
+    pub fn end_is_known(&self) -> bool {
+        self.holdings.end_is_known()
+    }
+
+    /// Lends at most so many bytes from now on, and has runs give back what they have above that; `false` where that is too little.
+    pub fn resize(&self, bytes: u64) -> bool {
+        self.holdings.resize(bytes)
+    }
+
+    /// Bytes that were taken from runs which did not give them back in time.
+    pub fn taken_bytes(&self) -> u64 {
+        self.holdings.taken_bytes()
     }
 
     /// Sessions that there are now, and those that there ever were.
@@ -94,13 +138,17 @@ impl Lender {
 
     /// Bytes that are lent now.
     pub fn lent_bytes(&self) -> u64 {
-        self.holdings.loans().iter().map(|loan| loan.bytes).sum()
+        self.holdings.lent_bytes()
     }
 }
 
 impl Drop for Lender {
     fn drop(&mut self) {
         self.ends.store(true, Release);
+        if let Some(thread) = self.looks.take() {
+            thread.thread().unpark();
+            let _ = thread.join();
+        }
         // The listening thread looks at the flag when somebody connects.
         let local = SocketAddr::new(
             match self.address.ip() {

@@ -44,7 +44,8 @@ pub(crate) fn serve(terms: &Terms, holdings: &Holdings, stream: TcpStream) {
     let session = proven.session;
     if let Some(number) = holdings.join(session, &stream) {
         // An error is the end of the connection, whatever it was.
-        let _ = Served { terms, holdings, stream: &stream, session }.requests();
+        let purpose = proven.purpose;
+        let _ = Served { terms, holdings, stream: &stream, session, purpose }.requests();
         holdings.leave(session, number);
     }
     if proven.purpose == Purpose::Control {
@@ -115,6 +116,7 @@ struct Served<'a> {
     holdings: &'a Holdings,
     stream: &'a TcpStream,
     session: u64,
+    purpose: Purpose,
 }
 
 impl Served<'_> {
@@ -194,7 +196,7 @@ impl Served<'_> {
     }
 
     fn other(self, verb: Verb, bytes: u64, entries: &[Entry]) -> io::Result<Answer> {
-        if bytes > MOST_NAME || (bytes > 0 && verb != Verb::Introduce) {
+        if bytes > MOST_NAME || (bytes > 0 && !matches!(verb, Verb::Introduce | Verb::Resize)) {
             return Err(io::ErrorKind::InvalidData.into());
         }
         let mut data = vec![0; bytes as usize];
@@ -217,13 +219,25 @@ impl Served<'_> {
             Verb::Report => {
                 let report = Report {
                     name: self.terms.name.clone(),
-                    bytes: self.holdings.pieces * self.holdings.piece_bytes,
+                    bytes: self.holdings.most_bytes(),
                     free_bytes: self.holdings.free_bytes(),
                     loans: self.holdings.loans(),
                 };
                 (Status::Done, 0, postcard::to_stdvec(&report).unwrap_or_default())
             }
-            Verb::Ping | Verb::Read | Verb::Write => (Status::Done, self.holdings.free_bytes(), Vec::new()),
+            Verb::Resize => {
+                let bytes = data.as_slice().try_into().map(u64::from_le_bytes);
+                let status = match bytes {
+                    _ if self.purpose != Purpose::Control => Status::NotAllowed,
+                    Ok(bytes) if self.holdings.resize(bytes) => Status::Done,
+                    _ => Status::Range,
+                };
+                (status, 0, Vec::new())
+            }
+            Verb::Ping | Verb::Read | Verb::Write => {
+                let wish = self.holdings.wish(self.session).encode();
+                (Status::Done, self.holdings.free_bytes(), wish.to_vec())
+            }
         })
     }
 }

@@ -264,7 +264,8 @@ fn build(control: &'static Control, mapped: Option<ArenaFiles>) -> Result<&'stat
     let config = FarConfig {
         page_size: 1 << shift,
         pages: pages as u64,
-        lanes: users as u32,
+        // And one for the thread that gives lenders back what they want.
+        lanes: users as u32 + 1,
         limit_bytes: limit,
         memory_bytes: s.far_memory_bytes,
         counts_as_near: s.near_automatic != 0,

@@ -117,7 +117,7 @@ fn borrowed() -> Lenders {
     static LENDER: OnceLock<(Lender, [u8; 32])> = OnceLock::new();
     let (lender, key) = LENDER.get_or_init(|| {
         let key = Secret::random().unwrap().key();
-        let terms = Terms { name: "suite".into(), bytes: 4 << 30, key };
+        let terms = Terms::new("suite", 4 << 30, key);
         (Lender::start(terms, "127.0.0.1:0".parse().unwrap()).unwrap(), key)
     });
     let control = Control::open(lender.address(), key, Duration::from_secs(5)).unwrap();

@@ -225,7 +225,7 @@ fn copies() -> Result<Row, BenchError> {
 
 /// The other process: a lender, and a server of bare requests. It tells where they listen, and stays until it is killed.
 fn serve(mut tell: impl Write, key: [u8; 32]) -> Result<(), BenchError> {
-    let terms = Terms { name: "bench".into(), bytes: 512 << 20, key };
+    let terms = Terms::new("bench", 512 << 20, key);
     let local = SocketAddr::from(([127, 0, 0, 1], 0));
     let lender = Lender::start(terms, local).map_err(failed("a lender"))?;
     let bare = TcpListener::bind(local).map_err(failed("a socket"))?;

@@ -37,7 +37,7 @@ pub(super) fn lend(args: &LendArgs) -> Result<(), Error> {
     let mut start = Start::detect(Some(TIMEOUT))?;
     let key = Secret::of(*start.secret().bytes()).key();
     let host = machine::host();
-    let terms = Terms { name: host.clone(), bytes: args.size.0, key };
+    let terms = Terms::new(&host, args.size.0, key);
     let listen = args.listen.unwrap_or(SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0));
     let lender = Lender::start(terms, listen)?;
     let mine = card(host.clone(), host, &lender);

@@ -29,6 +29,7 @@ struct Row {
 struct Borrower {
     name: String,
     bytes: u64,
+    wanted_bytes: u64,
 }
 
 fn ask(card: &Card, key: &[u8; 32]) -> Result<(f64, Report), ControlError> {
@@ -50,7 +51,11 @@ fn row(card: &Card, answer: Result<(f64, Report), ControlError>) -> Row {
             borrowers: report
                 .loans
                 .into_iter()
-                .map(|loan| Borrower { name: loan.borrower, bytes: loan.bytes })
+                .map(|loan| Borrower {
+                    name: loan.borrower,
+                    bytes: loan.bytes,
+                    wanted_bytes: loan.wanted_bytes,
+                })
                 .collect(),
         },
         Err(error) => Row {
@@ -84,8 +89,14 @@ fn text(rows: &[Row]) -> String {
     let mut table =
         vec![["lender", "host", "lends", "free", "round trip", "lent to"].map(str::to_owned).to_vec()];
     for row in rows {
-        let lent: Vec<String> =
-            row.borrowers.iter().map(|b| format!("{} ({})", b.name, bytes(b.bytes))).collect();
+        let lent: Vec<String> = row
+            .borrowers
+            .iter()
+            .map(|b| match b.wanted_bytes {
+                0 => format!("{} ({})", b.name, bytes(b.bytes)),
+                wanted => format!("{} ({}, of which it moves {})", b.name, bytes(b.bytes), bytes(wanted)),
+            })
+            .collect();
         table.push(match &row.trouble {
             None => vec![
                 row.name.clone(),

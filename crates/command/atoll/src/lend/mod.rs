@@ -7,9 +7,11 @@ mod list;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
-use atoll_lend::{Card, Directory, DirectoryError, LendError, Lender, Terms};
+use atoll_lend::{Card, ControlError, Directory, DirectoryError, LendError, Lender, Terms};
 use atoll_memory::control::EXIT_SETUP;
+use atoll_memory::far::hosts::wire::Status;
 
 pub(crate) use self::for_run::{ForRun, start_all};
 pub(crate) use self::list::list;
@@ -20,6 +22,8 @@ use crate::run::summary::bytes;
 
 /// The time between two looks whether all that was lent is back, in milliseconds.
 const PERIOD: i64 = 100;
+/// How long a lender that ends waits until runs have heard of that.
+const HEARING: Duration = Duration::from_secs(1);
 
 /// The reason why this host does not lend.
 #[derive(thiserror::Error, Debug)]
@@ -30,13 +34,24 @@ enum Error {
     Lend(#[from] LendError),
     #[error("cannot wait for signals: {0}")]
     Signals(std::io::Error),
+    #[error("no lender called `{0}` is at work (`atoll lenders` lists them)")]
+    Unknown(String),
+    #[error("{0}: {1}")]
+    Refused(String, ControlError),
+    #[error("{0} cannot lend {1}: that is less than the pieces that it lends")]
+    TooLittle(String, String),
     #[error("this lender cannot reach the run that started it: {0}")]
     Start(#[from] atoll_transport::start::StartError),
 }
 
 /// Lends until a signal comes.
 pub(crate) fn lend(args: &LendArgs) -> ExitCode {
-    match if args.for_run { for_run::lend(args) } else { try_to_lend(args) } {
+    let work = match args {
+        LendArgs { for_run: true, .. } => for_run::lend,
+        LendArgs { resize: true, .. } => resize,
+        _ => try_to_lend,
+    };
+    match work(args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("atoll: {error}");
@@ -53,7 +68,12 @@ fn try_to_lend(args: &LendArgs) -> Result<(), Error> {
     let host = machine::host();
     let name = args.name.clone().unwrap_or_else(|| plain(&host));
     let listen = args.listen.unwrap_or(SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0));
-    let lender = Lender::start(Terms { name: name.clone(), bytes: args.size.0, key }, listen)?;
+    let terms = Terms {
+        free_bytes: args.keep_free.map(|size| size.0),
+        patience: Duration::from_secs(args.within),
+        ..Terms::new(&name, args.size.0, key)
+    };
+    let lender = Lender::start(terms, listen)?;
     let card = card(name, host, &lender);
     directory.enter(&card, &key)?;
     let at: Vec<String> = card.addresses.iter().map(SocketAddr::to_string).collect();
@@ -67,18 +87,48 @@ fn try_to_lend(args: &LendArgs) -> Result<(), Error> {
     let lent = lender.lent_bytes();
     if lent > 0 {
         eprintln!(
-            "atoll: {} lends to no new run; runs have {} of it, and it stays until they end (a second signal ends it at once)",
+            "atoll: {} lends nothing more, and ends when runs have moved what they have of it, {} (a second signal ends it at once)",
             card.label(),
             bytes(lent)
         );
-        while lender.lent_bytes() > 0 && !signals.came_within(PERIOD) {}
     }
-    let lost = lender.lent_bytes();
+    // Runs that have nothing of it hear that it ends, and do not take it for lost.
+    let until = Instant::now() + HEARING;
+    let waits = || lender.lent_bytes() > 0 || (!lender.end_is_known() && Instant::now() < until);
+    while waits() && !signals.came_within(PERIOD) {}
+    let lost = lender.lent_bytes() + lender.taken_bytes();
     drop(lender);
     if lost > 0 {
         eprintln!("atoll: {} has ended, and runs have lost {} that lay there", card.label(), bytes(lost));
     } else {
         eprintln!("atoll: {} has ended", card.label());
+    }
+    Ok(())
+}
+
+/// Has a lender that is at work lend another amount.
+fn resize(args: &LendArgs) -> Result<(), Error> {
+    let directory = Directory::open()?;
+    let name = args.name.clone().unwrap_or_else(|| plain(&machine::host()));
+    let card = directory.cards()?.into_iter().find(|card| card.name == name);
+    let card = card.ok_or(Error::Unknown(name))?;
+    let label = card.label();
+    let refused = |error| Error::Refused(label.clone(), error);
+    let (mut control, _) = card.open(&directory.secret()?.key()).map_err(refused)?;
+    let size = bytes(args.size.0);
+    match control.resize(args.size.0) {
+        Ok(()) => {}
+        Err(ControlError::Refused(Status::Range)) => return Err(Error::TooLittle(label, size)),
+        Err(error) => return Err(refused(error)),
+    }
+    let report = control.report().map_err(refused)?;
+    let wanted: u64 = report.loans.iter().map(|loan| loan.wanted_bytes).sum();
+    match wanted {
+        0 => eprintln!("atoll: {label} lends {size} from now on"),
+        _ => eprintln!(
+            "atoll: {label} lends {size} from now on, and runs move {} of what they have of it",
+            bytes(wanted)
+        ),
     }
     Ok(())
 }

@@ -45,7 +45,7 @@ fn write_text(out: &mut String, f: &Figures) -> std::fmt::Result {
     }
     write_memory(out, f)?;
     write_table(out, f)?;
-    write_lenders(out, &f.lenders)?;
+    write_lenders(out, f)?;
     write_nodes(out, &f.nodes)?;
     for region in &f.one_writer_regions {
         writeln!(out, "  {region} keeps to one writer of a page: near memory is too small for its twins")?;
@@ -103,8 +103,9 @@ fn write_memory(out: &mut String, f: &Figures) -> std::fmt::Result {
     writeln!(out)
 }
 
-/// Writes a table of the lenders.
-fn write_lenders(out: &mut String, lenders: &[Lender]) -> std::fmt::Result {
+/// Writes a table of the lenders, and what they wanted back.
+fn write_lenders(out: &mut String, f: &Figures) -> std::fmt::Result {
+    let lenders = &f.lenders;
     if lenders.is_empty() {
         return Ok(());
     }
@@ -115,7 +116,11 @@ fn write_lenders(out: &mut String, lenders: &[Lender]) -> std::fmt::Result {
     let time = |us: Option<f64>| us.map_or_else(|| "-".to_owned(), |us| format!("{us:.0}"));
     for lender in lenders {
         rows.push(vec![
-            if lender.lost { format!("{} (lost)", lender.name) } else { lender.name.clone() },
+            match lender {
+                Lender { lost: true, name, .. } => format!("{name} (lost)"),
+                Lender { left: true, name, .. } => format!("{name} (left)"),
+                Lender { name, .. } => name.clone(),
+            },
             bytes(lender.borrowed_bytes),
             count(lender.pages_in),
             count(lender.pages_out),
@@ -126,7 +131,24 @@ fn write_lenders(out: &mut String, lenders: &[Lender]) -> std::fmt::Result {
             time(lender.read_99_us),
         ]);
     }
-    write_aligned(out, &rows)
+    write_aligned(out, &rows)?;
+    for Lender { name, returned_bytes, pages_moved, .. } in lenders.iter().filter(|l| l.returned_bytes > 0) {
+        writeln!(
+            out,
+            "  {name} wanted memory back: {} were returned, for which {} pages moved elsewhere",
+            bytes(*returned_bytes),
+            count(*pages_moved)
+        )?;
+    }
+    if f.pages_behind_lenders > 0 {
+        writeln!(
+            out,
+            "  {} pages went to a file as no lender had room, and {} came from there",
+            count(f.pages_behind_lenders),
+            count(f.pages_from_behind_lenders)
+        )?;
+    }
+    Ok(())
 }
 
 /// The number of races that are printed; the JSON has all of them.

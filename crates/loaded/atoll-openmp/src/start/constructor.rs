@@ -156,7 +156,7 @@ fn set_up(control: &'static Control, objects: &[objects::Object], in_stack: usiz
         atoll_memory::ending::end(e);
     }
     late::begin(file, objects);
-    process::master_helper(pager, faults)?;
+    process::master_helpers(pager, faults)?;
     control.start_ticks.store(sys::ticks(), Ordering::Relaxed);
     share::restore(contents);
     crate::wrap::init();

@@ -130,7 +130,7 @@ impl Node {
             .map_err(|e| format!("cannot register the arena with userfaultfd: {e}"))?;
         control.workers.store(1, Ordering::Relaxed);
         control.figures[0].pid.store(std::process::id() as i32, Ordering::Relaxed);
-        process::master_helper(pager, faults)
+        process::master_helpers(pager, faults)
     }
 
     /// The pages that each node has at first, and those that the origin takes back. From here on, faults need the agent if

@@ -6,13 +6,13 @@
 
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 
 use atoll_memory::control::MAX_WORKERS;
-use atoll_memory::pager::Pager;
 use atoll_memory::pager::fault::Fault;
 use atoll_memory::pager::sample;
 use atoll_memory::pager::scan::PERIOD_NS;
+use atoll_memory::pager::{FaultError, Pager};
 use atoll_memory::segment::fill::Which;
 use atoll_memory::sys::{self, Errno};
 use atoll_memory::uffd::{Delivery, EVENT_PAGEFAULT, Uffd};
@@ -322,29 +322,47 @@ fn serve(
     true
 }
 
-/// Whether the master process has a helper thread.
-static HAS_HELPER: AtomicBool = AtomicBool::new(false);
+/// The master process's helper threads.
+static HELPERS: AtomicUsize = AtomicUsize::new(0);
 
-/// Whether the master process has a helper thread, which is none of the program's.
-pub(super) fn has_helper() -> bool {
-    HAS_HELPER.load(Ordering::Relaxed)
+/// How many helper threads the master process has, which are none of the program's.
+pub(super) fn helpers() -> usize {
+    HELPERS.load(Ordering::Relaxed)
 }
 
-/// Starts the master process's helper thread, where one is needed to scan or to handle faults.
+/// Starts the master process's helper threads: one where it is needed to scan or to handle faults, and one that gives lenders back
+/// what they want where pages lie in their memory.
 ///
 /// # Errors
-/// A sentence for the user if the thread cannot be made.
-pub(crate) fn master_helper(pager: &'static Pager, uffd: Uffd) -> Result<(), String> {
+/// A sentence for the user if a thread cannot be made.
+pub(crate) fn master_helpers(pager: &'static Pager, uffd: Uffd) -> Result<(), String> {
     HELPER_UFFD[0].store(uffd.0, Ordering::Release);
-    if !pager.scans() && !pager.samples() && !pager.control().settings.fault_thread() {
-        return Ok(());
-    }
-    HAS_HELPER.store(true, Ordering::Relaxed);
     extern "C" fn run(pager: *mut c_void) -> *mut c_void {
         // SAFETY: the leaked pager.
         let pager = unsafe { &*pager.cast::<Pager>() };
         help(pager, 0, Some(()), &HELPER_UFFD[0])
     }
+    extern "C" fn give_back(pager: *mut c_void) -> *mut c_void {
+        // SAFETY: the leaked pager.
+        let pager = unsafe { &*pager.cast::<Pager>() };
+        let Err(error) = pager.give_back_to_lenders();
+        atoll_memory::ending::end(FaultError::Far(error))
+    }
+    if pager.scans() || pager.samples() || pager.control().settings.fault_thread() {
+        helper(pager, run).map_err(|e| format!("cannot start the fault thread: {e}"))?;
+    }
+    if pager.borrows() {
+        helper(pager, give_back).map_err(|e| format!("cannot start the lenders' thread: {e}"))?;
+    }
+    Ok(())
+}
+
+/// Starts a helper thread of the master process.
+fn helper(
+    pager: &'static Pager,
+    run: extern "C" fn(*mut c_void) -> *mut c_void,
+) -> Result<(), std::io::Error> {
+    HELPERS.fetch_add(1, Ordering::Relaxed);
     let _blocked = state::set_all_blocked();
     let mut thread: libc::pthread_t = 0;
     // SAFETY: the thread never ends; it inherits blocked signals.
@@ -356,9 +374,5 @@ pub(crate) fn master_helper(pager: &'static Pager, uffd: Uffd) -> Result<(), Str
             std::ptr::from_ref(pager).cast_mut().cast(),
         )
     };
-    if error == 0 {
-        Ok(())
-    } else {
-        Err(format!("cannot start the fault thread: {}", std::io::Error::from_raw_os_error(error)))
-    }
+    if error == 0 { Ok(()) } else { Err(std::io::Error::from_raw_os_error(error)) }
 }

@@ -281,7 +281,7 @@ fn set_up(control: &'static Control) -> Result<(), String> {
     if let Err(e) = pager.check_near() {
         atoll_memory::ending::end(e);
     }
-    process::master_helper(pager, faults)?;
+    process::master_helpers(pager, faults)?;
     control.start_ticks.store(sys::ticks(), Ordering::Relaxed);
     Ok(())
 }

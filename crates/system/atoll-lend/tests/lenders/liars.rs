@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 
+use atoll_memory::far::hosts::lenders::LenderState;
 use atoll_memory::far::hosts::lenders::{LenderSettings, Lenders, LendersSettings};
 use atoll_memory::far::hosts::wire::{
     self, ANSWER, Entry, Handle, Hello, Reply, Request, Side, Status, VERSION, Verb, Welcome,
@@ -130,6 +131,9 @@ fn a_lender_that_lies_is_found_out() {
 #[test]
 fn a_lender_that_does_not_know_the_key_gets_no_page() {
     let mut pages = pages(Lie::WrongProof);
-    let text = pages.store(1..5, 1).unwrap_err().to_string();
-    assert!(text.contains("liar on b"), "{text}");
+    // They go to the file, and the lender counts as lost.
+    pages.store(1..5, 1).unwrap();
+    assert_eq!((pages.held(0), pages.behind().1), (0, 4));
+    assert_eq!(pages.lenders.figures[0].state(), LenderState::Lost);
+    assert!(pages.load(1..5, 1).unwrap());
 }

@@ -6,5 +6,7 @@ mod directory;
 mod hostile;
 mod liars;
 mod loss;
+mod moving;
+mod orders;
 mod pages;
 mod raw;

@@ -13,7 +13,7 @@ pub(crate) const KEY: [u8; 32] = [7; 32];
 pub(crate) const SOON: Duration = Duration::from_secs(10);
 
 pub(crate) fn lender(bytes: u64) -> Lender {
-    let terms = Terms { name: "test".into(), bytes, key: KEY };
+    let terms = Terms::new("test", bytes, KEY);
     Lender::start(terms, "127.0.0.1:0".parse().unwrap()).unwrap()
 }
 
@@ -100,6 +100,10 @@ impl Raw {
     pub(crate) fn borrow(&mut self) -> (Status, Handle) {
         let (status, data) = self.ask(Verb::Borrow, &[], &[]);
         (status, data.as_slice().try_into().map(Handle::decode).unwrap_or_default())
+    }
+
+    pub(crate) fn resize(&mut self, data: &[u8]) -> Status {
+        self.ask(Verb::Resize, &[], data).0
     }
 
     pub(crate) fn give_back(&mut self, handle: Handle) -> Status {

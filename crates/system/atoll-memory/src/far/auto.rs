@@ -16,6 +16,7 @@ use super::lane::{Lane, Lanes};
 use super::lz4::Lz4;
 use super::pressure::{self, Left};
 use super::ram::RamStore;
+use super::rest::{BATCH, Rest};
 use super::shared::{Mapping, SharedWord};
 use super::{Access, FarConfig, FarError, FarStore, Transfer, Usage};
 
@@ -30,8 +31,6 @@ const PLAIN_STEP: u64 = 16 << 20;
 /// The tiers by which the lanes count pages: `compressed` counts as 0.
 const FILE: usize = 1;
 const PLAIN: usize = 2;
-/// Pages that one call moves between far memory's file and near memory, at most.
-const BATCH: usize = 64;
 
 /// Shared by all workers.
 #[repr(C)]
@@ -264,28 +263,5 @@ impl FarStore for AutoStore {
 
     fn memory_bytes(&self) -> u64 {
         self.memory.memory_bytes() + self.lanes.held(PLAIN).load(Relaxed) * self.page_size as u64
-    }
-}
-
-/// The pages of a group that belong to the file.
-struct Rest {
-    pages: [Transfer; BATCH],
-    count: usize,
-}
-
-impl Rest {
-    fn new() -> Self {
-        Self { pages: [const { Transfer { page: 0, memory: std::ptr::null_mut() } }; BATCH], count: 0 }
-    }
-
-    fn push(&mut self, transfer: Transfer) {
-        if let Some(place) = self.pages.get_mut(self.count) {
-            *place = transfer;
-            self.count += 1;
-        }
-    }
-
-    fn pages(&self) -> &[Transfer] {
-        self.pages.get(..self.count).unwrap_or_default()
     }
 }

@@ -121,6 +121,11 @@ impl FileStore {
         self.sums.load(page) != 0
     }
 
+    /// Whether the file holds the page with the bytes that it has.
+    pub(crate) fn has(&self, t: &Transfer) -> bool {
+        self.sums.load(t.page) == self.checksum(t.memory)
+    }
+
     /// The copy of the page is worthless. Its place in the file stays taken: the page may come again.
     pub(crate) fn forget(&self, page: u64) {
         if self.holds(page) {

@@ -28,8 +28,8 @@ pub(crate) struct Counters {
     pub(crate) bytes_after: AtomicI64,
 }
 
-/// Stores that a lane may lead to at once: compressed memory, a file behind it, plain memory before it.
-const TIERS: usize = 3;
+/// Stores that a lane may lead to at once: compressed memory, a file behind it, plain memory before it, lenders.
+const TIERS: usize = 4;
 
 /// What is counted in one place.
 #[repr(C, align(128))]
@@ -89,7 +89,7 @@ impl Lanes {
         self.head(self.count)
     }
 
-    /// Pages held in `tier`: 0, 1 or 2.
+    /// Pages held in `tier`, which is below 4.
     pub(crate) fn held(&self, tier: usize) -> &AtomicU64 {
         &self.memory.get::<Held>(0).pages[tier % TIERS]
     }

@@ -19,6 +19,7 @@ mod lane;
 mod lz4;
 pub mod pressure;
 mod ram;
+mod rest;
 mod ring;
 mod shared;
 mod slots;
@@ -95,7 +96,7 @@ pub struct FarConfig {
     pub page_size: usize,
     /// Pages are named by index below this; only pages that are stored cost memory.
     pub pages: u64,
-    /// Workers that will use the store, 1 at least.
+    /// Workers that will use the store, 1 at least, and one more where [`FarStore::give_back`] is called.
     pub lanes: u32,
     /// The most bytes to take: memory for `lz4` and `zstd` (in whole chunks of 16 pages, 1M at most),
     /// pages held for the others.
@@ -161,6 +162,18 @@ pub trait FarStore {
 
     /// What the store holds and has done.
     fn usage(&self) -> Usage;
+
+    /// Whether pages lie in memory that lenders may want back.
+    fn borrows(&self) -> bool {
+        false
+    }
+
+    /// Moves pages away from lenders that want their memory back, and gives it back: one pass over all pages, by one thread of the run
+    /// at most, which uses a lane of its own. Whether there was anything to do.
+    fn give_back(&self, lane: &mut Lane) -> bool {
+        let _ = lane;
+        false
+    }
 
     /// Bytes of this host's memory that pages take in the store, with unused room; cheap enough to be asked for each batch of pages.
     fn memory_bytes(&self) -> u64;
@@ -243,6 +256,14 @@ impl FarStore for AnyFar {
 
     fn usage(&self) -> Usage {
         each!(self, s => s.usage())
+    }
+
+    fn borrows(&self) -> bool {
+        each!(self, s => s.borrows())
+    }
+
+    fn give_back(&self, lane: &mut Lane) -> bool {
+        each!(self, s => s.give_back(lane))
     }
 
     fn memory_bytes(&self) -> u64 {

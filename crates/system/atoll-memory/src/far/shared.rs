@@ -12,7 +12,7 @@ use rustix::mm::{self, Advice, MapFlags, ProtFlags};
 use super::{FarError, FarOp};
 
 /// The most mappings that [`mapped`] tells of. A store has fewer.
-const MOST: usize = 32;
+const MOST: usize = 64;
 /// Address and bytes of the mappings that were made; 0 bytes where there is none.
 static MAPPED: [[AtomicUsize; 2]; MOST] = [const { [const { AtomicUsize::new(0) }; 2] }; MOST];
 static COUNT: AtomicUsize = AtomicUsize::new(0);

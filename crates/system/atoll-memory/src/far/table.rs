@@ -3,7 +3,9 @@
 //! Fault path: no allocation, no lock the program could hold, no arena access, no panic.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+use std::sync::atomic::{
+    AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
+};
 
 use super::FarError;
 use super::shared::Mapping;
@@ -50,6 +52,11 @@ impl Table {
             map.fetch_or(bit, Relaxed);
         }
         self.words.get((index * 8) as usize)
+    }
+
+    /// Changes the word of `index` from `from` to `to`; `false` if it is another one. The caller checked the range.
+    pub(crate) fn change(&self, index: u64, from: u64, to: u64) -> bool {
+        self.word(index).compare_exchange(from, to, AcqRel, Acquire).is_ok()
     }
 
     pub(crate) fn set(&self, index: u64, value: u64) {

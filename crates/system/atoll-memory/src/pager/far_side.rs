@@ -2,8 +2,13 @@
 //!
 //! `fault` loads from it, `copy_out` stores to it, `release` discards; `far` has the stores.
 
+use super::Pager;
 use super::probe::Probe;
+use crate::control::{MAX_THREADS, MAX_WORKERS};
 use crate::far::{Access, AnyFar, FarError, FarStore, Lane};
+
+/// The time between two looks whether a lender wants memory back, in nanoseconds.
+const LOOK_NS: i64 = 50_000_000;
 
 /// Far memory of a run.
 pub(super) struct FarSide {
@@ -34,5 +39,27 @@ impl FarSide {
             }
         }
         Ok(to)
+    }
+}
+
+impl Pager {
+    /// Whether pages may lie in memory that lenders want back.
+    pub fn borrows(&self) -> bool {
+        self.far.store.borrows()
+    }
+
+    /// Gives lenders back what they want to have, for ever. One thread of the run does this, which touches no arena memory.
+    ///
+    /// # Errors
+    /// [`FarError`] if another thread does it already.
+    pub fn give_back_to_lenders(&self) -> Result<std::convert::Infallible, FarError> {
+        // The lane behind those of all executors.
+        let mut lane = self.far.store.lane((MAX_WORKERS + MAX_THREADS) as u32)?;
+        lane.attach()?;
+        loop {
+            if !self.far.store.give_back(&mut lane) {
+                crate::sys::sleep_ns(LOOK_NS);
+            }
+        }
     }
 }

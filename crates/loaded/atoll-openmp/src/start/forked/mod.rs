@@ -168,7 +168,7 @@ fn is_quiet(pager: &Pager) -> bool {
     } else {
         pager.control().workers.load(Ordering::Relaxed) as usize
     };
-    let expected = workers + usize::from(process::has_helper());
+    let expected = workers + process::helpers();
     state::table() == 0 && !omp::in_region() && threads() == Some(expected)
 }
 

@@ -153,8 +153,16 @@ pub struct LenderFigures {
     pub round_trip_ns: AtomicU64,
     /// The bytes that it could still lend when it last answered.
     pub free_bytes: AtomicU64,
-    /// Bytes that the run has borrowed.
+    /// Bytes that the run has borrowed and not given back.
     pub borrowed_bytes: AtomicU64,
+    /// One more than the bytes that the run may keep of these; 0: all.
+    keep: AtomicU64,
+    /// Whether the lender is about to end.
+    pub leaves: AtomicU32,
+    /// Bytes that the run has given back while it ran, as the lender wanted them.
+    pub returned_bytes: AtomicU64,
+    /// Copies of pages that were moved elsewhere for it.
+    pub pages_moved: AtomicU64,
     /// Pages that the run has there now.
     pub pages_held: AtomicU64,
     /// Pages fetched from there.
@@ -177,6 +185,16 @@ impl LenderFigures {
             1 => LenderState::Slow,
             _ => LenderState::Lost,
         }
+    }
+
+    /// How much of what it has borrowed the run may keep, if the lender wants some back.
+    pub fn keep_bytes(&self) -> Option<u64> {
+        self.keep.load(Relaxed).checked_sub(1)
+    }
+
+    /// Says how much the run may keep: `None` for all.
+    pub fn set_keep_bytes(&self, bytes: Option<u64>) {
+        self.keep.store(bytes.map_or(0, |bytes| bytes.saturating_add(1)), Relaxed);
     }
 
     /// Says how it does. A lost lender stays lost. Whether this is news.
@@ -215,9 +233,21 @@ fn quarter(ns: u64, octave: u32) -> u32 {
     (ns >> (octave - STEPS.ilog2())) as u32 - STEPS
 }
 
+/// What is counted of the file behind the lenders.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub struct BehindFigures {
+    /// Pages fetched from there.
+    pub pages_in: AtomicU64,
+    /// Pages that went there because no lender had room.
+    pub pages_out: AtomicU64,
+}
+
 /// The lenders of a run, in memory that all its processes share.
 #[derive(Clone, Copy, Debug)]
 pub struct Lenders {
+    /// The file behind them.
+    pub behind: &'static BehindFigures,
     /// Who they are.
     pub settings: &'static LendersSettings,
     /// How they do.
@@ -229,6 +259,7 @@ pub struct Lenders {
 struct Alone {
     settings: LendersSettings,
     figures: [LenderFigures; MAX_LENDERS],
+    behind: BehindFigures,
 }
 
 impl Lenders {
@@ -244,7 +275,7 @@ impl Lenders {
         // before they are written.
         unsafe {
             (&raw mut (*at).settings).write(settings);
-            Ok(Lenders { settings: &(*at).settings, figures: &(*at).figures })
+            Ok(Lenders { settings: &(*at).settings, figures: &(*at).figures, behind: &(*at).behind })
         }
     }
 

@@ -1,7 +1,8 @@
 //! Which of the borrowed memory is used: pieces that a lender gave, and in them a place for each page, in shared memory.
 //!
-//! `store` takes and frees places. A place is a number below the pages of all pieces of its lender. The pieces' capabilities are
-//! here, as all workers need them.
+//! `keep` takes and frees places. A place is a number below the pages of all pieces of its lender. The pieces' capabilities are
+//! here, as all workers need them. A piece that the lender wants back is closed (`moving`): nobody takes a place in it any more,
+//! each place that is free is kept from then on, and the piece is empty when all of its places are kept.
 //!
 //! Fault path: no allocation, no lock the program could hold, no arena access, no panic. (`Room::new` is set-up code.)
 
@@ -30,6 +31,10 @@ struct Head {
     pieces: AtomicU32,
     /// Whether a worker is asking for a piece.
     asking: AtomicU32,
+    /// Pieces that were closed, among them those that were given back.
+    closed: AtomicU32,
+    /// Pieces that were given back and not yet replaced.
+    returned: AtomicU32,
 }
 
 /// One piece's capability.
@@ -38,7 +43,18 @@ struct Piece {
     node_and_slot: AtomicU64,
     generation: AtomicU64,
     check: AtomicU64,
+    /// [`OPEN`], [`CLOSED`] or [`RETURNED`].
+    state: AtomicU32,
+    /// Places of the closed piece that nobody can take any more.
+    kept: AtomicU32,
 }
+
+/// The piece's places are taken and freed.
+const OPEN: u32 = 0;
+/// The lender wants the piece back: its places are only freed.
+const CLOSED: u32 = 1;
+/// The lender has the piece back.
+const RETURNED: u32 = 2;
 
 // SAFETY: atomics alone, less than a base page.
 unsafe impl SharedWord for Head {}
@@ -96,7 +112,7 @@ impl Room {
 
     /// Whether one more piece can be added.
     pub(super) fn has_room_for_a_piece(&self) -> bool {
-        self.pieces() < self.most_pieces
+        self.pieces() < self.most_pieces || self.head().returned.load(Relaxed) > 0
     }
 
     /// Takes a free place, the next one behind `hint` if it is free, which then is the place taken.
@@ -109,17 +125,32 @@ impl Room {
         }
         let words = places.div_ceil(64);
         let mut place = (u64::from(*hint) + 1) % places;
+        let mut rounds = 0;
         loop {
+            // What is free in closed pieces was counted as free, and is for nobody.
+            if rounds > 2 && self.head().closed.load(Relaxed) > 0 {
+                self.head().used.fetch_sub(1, AcqRel);
+                return Taken::None;
+            }
             let (word, bit) = (place / 64, place % 64);
             let behind = (places - word * 64).min(64);
             let outside = u64::MAX.checked_shl(behind as u32).unwrap_or(0);
             let below = (1_u64 << bit) - 1;
             let free = !(self.word(word).load(Acquire) | outside | below);
             if free == 0 {
-                place = (word + 1) % words * 64;
+                let next = (word + 1) % words * 64;
+                rounds += u32::from(next <= place);
+                place = next;
                 continue;
             }
             let mask = free & free.wrapping_neg();
+            let piece = (word * 64 + u64::from(mask.trailing_zeros())) / self.per_piece;
+            if self.piece(piece).state.load(Relaxed) != OPEN {
+                let next = (piece + 1) * self.per_piece % places;
+                rounds += u32::from(next <= place);
+                place = next;
+                continue;
+            }
             if self.word(word).fetch_or(mask, AcqRel) & mask == 0 {
                 let taken = (word * 64 + u64::from(mask.trailing_zeros())) as u32;
                 *hint = taken;
@@ -151,6 +182,79 @@ impl Room {
         (handle, u64::from(place) % self.per_piece)
     }
 
+    fn state(&self, piece: u64) -> u32 {
+        // Pairs with the Release in `close`.
+        self.piece(piece).state.load(Acquire)
+    }
+
+    /// Calls `see` with the words that have the bits of a piece, and a mask of these bits.
+    fn words_of(&self, piece: u64, mut see: impl FnMut(&AtomicU64, u64)) {
+        let (mut at, end) = (piece * self.per_piece, (piece + 1) * self.per_piece);
+        while at < end {
+            let (word, bit) = (at / 64, at % 64);
+            let bits = (end - at).min(64 - bit);
+            let mask = if bits == 64 { u64::MAX } else { ((1 << bits) - 1) << bit };
+            see(self.word(word), mask);
+            at += bits;
+        }
+    }
+
+    fn taken_of(&self, piece: u64) -> u64 {
+        let mut taken = 0;
+        self.words_of(piece, |word, mask| taken += u64::from((word.load(Relaxed) & mask).count_ones()));
+        taken
+    }
+
+    /// Whether a place lies in a piece that was closed.
+    pub(super) fn is_closed(&self, place: u32) -> bool {
+        self.head().closed.load(Relaxed) > 0 && self.state(u64::from(place) / self.per_piece) != OPEN
+    }
+
+    /// Pieces that the lender is to have back, and has not.
+    pub(super) fn closing(&self) -> u64 {
+        let head = self.head();
+        u64::from(head.closed.load(Relaxed)).saturating_sub(head.returned.load(Relaxed).into())
+    }
+
+    /// Closes pieces until `count` are closed and not given back, if there are so many: those with the fewest pages first, by
+    /// quarters, and none with more than `quarters` of its places taken. Only one thread closes, sweeps and returns.
+    pub(super) fn close(&self, count: u64, quarters: u64) {
+        for quarter in 0..=quarters.min(4) {
+            for piece in 0..self.pieces() {
+                if self.closing() >= count {
+                    return;
+                }
+                if self.state(piece) == OPEN && self.taken_of(piece) * 4 <= self.per_piece * quarter {
+                    self.piece(piece).state.store(CLOSED, Release);
+                    self.head().closed.fetch_add(1, Relaxed);
+                }
+            }
+        }
+    }
+
+    /// Keeps the free places of closed pieces, so that nobody has them any more, and calls `empty` with the capability of each piece
+    /// that has no page left, which counts as given back from then on.
+    pub(super) fn sweep(&self, mut empty: impl FnMut(Handle)) {
+        for number in (0..self.pieces()).filter(|piece| self.state(*piece) == CLOSED) {
+            let piece = self.piece(number);
+            self.words_of(number, |word, mask| {
+                let free = !word.load(Relaxed) & mask;
+                let count = u64::from(free.count_ones());
+                // Counted first, as in `take`.
+                self.head().used.fetch_add(count, AcqRel);
+                // A worker that had seen the piece open may have taken some meanwhile.
+                let got = (free & !word.fetch_or(free, AcqRel)).count_ones();
+                self.head().used.fetch_sub(count - u64::from(got), AcqRel);
+                piece.kept.fetch_add(got, Relaxed);
+            });
+            if u64::from(piece.kept.load(Relaxed)) == self.per_piece {
+                empty(self.locate((number * self.per_piece) as u32).0);
+                piece.state.store(RETURNED, Release);
+                self.head().returned.fetch_add(1, Release);
+            }
+        }
+    }
+
     /// Whether two places lie one behind the other in one piece.
     pub(super) fn are_neighbours(&self, first: u32, second: u32) -> bool {
         first.checked_add(1) == Some(second) && u64::from(second) % self.per_piece != 0
@@ -178,11 +282,28 @@ impl Room {
         }
         let given = ask();
         if let Ok(Some(handle)) = &given {
-            let piece = self.piece(self.pieces());
+            let head = self.head();
+            let returned = match head.returned.load(Relaxed) {
+                0 => None,
+                _ => (0..self.pieces()).find(|piece| self.state(*piece) == RETURNED),
+            };
+            let piece = self.piece(returned.unwrap_or_else(|| self.pieces()));
+            // A worker that has just read a page's old place may read half of this: the lender then refuses, or gives other bytes
+            // than the page's checksum allows, and the worker looks for the page anew.
             piece.node_and_slot.store(u64::from(handle.node) << 32 | u64::from(handle.slot), Relaxed);
             piece.generation.store(handle.generation.into(), Relaxed);
             piece.check.store(handle.check, Relaxed);
-            self.head().pieces.fetch_add(1, Release);
+            match returned {
+                None => _ = head.pieces.fetch_add(1, Release),
+                Some(number) => {
+                    piece.kept.store(0, Relaxed);
+                    piece.state.store(OPEN, Release);
+                    head.returned.fetch_sub(1, Relaxed);
+                    head.closed.fetch_sub(1, Relaxed);
+                    self.words_of(number, |word, mask| _ = word.fetch_and(!mask, AcqRel));
+                    head.used.fetch_sub(self.per_piece, AcqRel);
+                }
+            }
         }
         asking.store(0, Release);
         given.map(|handle| handle.is_some())
@@ -216,6 +337,49 @@ mod tests {
             room.free(1);
             room.free(1);
             assert!(matches!(room.take(&mut hint), Taken::Place(1)));
+            assert!(matches!(room.take(&mut hint), Taken::None));
+        }
+    }
+
+    #[test]
+    fn a_closed_piece_is_empty_when_its_pages_have_left_and_another_takes_its_number() {
+        for per_piece in [2, 48, 64, 1000] {
+            let room = Room::new(per_piece).unwrap();
+            (0..3).for_each(|piece| grow(&room, piece));
+            let mut hint = u32::MAX - 1;
+            let all: Vec<u32> = std::iter::from_fn(|| match room.take(&mut hint) {
+                Taken::Place(place) => Some(place),
+                Taken::None => None,
+            })
+            .collect();
+            assert_eq!(all.len() as u64, 3 * per_piece);
+            // The second piece has a page less than the others, and is the first to go.
+            let of_second = |place: &&u32| u64::from(**place) / per_piece == 1;
+            let second: Vec<u32> = all.iter().filter(of_second).copied().collect();
+            room.free(second[0]);
+            if per_piece > 4 {
+                second[1..second.len() / 2].iter().for_each(|place| room.free(*place));
+            }
+            room.close(1, 4);
+            assert_eq!((room.closing(), room.is_closed(second[0])), (1, true));
+            assert!(matches!(room.take(&mut hint), Taken::None));
+            let mut gone = Vec::new();
+            room.sweep(|handle| gone.push(handle.slot));
+            assert!(matches!(room.take(&mut hint), Taken::None));
+            assert_eq!((gone.len(), room.closing()), (0, 1));
+            let kept: u64 = room.piece(1).kept.load(Relaxed).into();
+            second.iter().rev().take((per_piece - kept) as usize).for_each(|place| room.free(*place));
+            room.sweep(|handle| gone.push(handle.slot));
+            assert_eq!((gone, room.closing()), (vec![1], 0));
+            assert!(matches!(room.take(&mut hint), Taken::None));
+            // A piece that comes later has its number.
+            assert!(room.has_room_for_a_piece());
+            grow(&room, 7);
+            for _ in 0..per_piece {
+                assert!(
+                    matches!(room.take(&mut hint), Taken::Place(place) if room.locate(place).0.slot == 7)
+                );
+            }
             assert!(matches!(room.take(&mut hint), Taken::None));
         }
     }

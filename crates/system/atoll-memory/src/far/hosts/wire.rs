@@ -12,7 +12,7 @@
 //! its owner checks it on arrival.
 
 /// The version of this format; both ends need the same.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Pages, and so entries, of a request at most.
 pub const MOST_ENTRIES: usize = 64;
 /// Bytes of data of a request or of its reply at most.
@@ -179,12 +179,14 @@ pub enum Verb {
     Borrow = 3,
     /// To take back the pieces of the entries.
     GiveBack = 4,
-    /// Whether the lender is there. The reply's `detail` is the number of bytes that it could still lend.
+    /// Whether the lender is there. The reply's `detail` is the number of bytes that it could still lend, and its data a [`Wish`].
     Ping = 5,
     /// What it has lent to whom. The reply has an encoding that only the crate `atoll-lend` knows.
     Report = 6,
     /// To know the borrower by the text of the data.
     Introduce = 7,
+    /// To lend at most as many bytes as the data says, a number of 8 bytes. Only for [`Purpose::Control`].
+    Resize = 8,
 }
 
 /// The head of a request.
@@ -225,6 +227,7 @@ impl Request {
             5 => Verb::Ping,
             6 => Verb::Report,
             7 => Verb::Introduce,
+            8 => Verb::Resize,
             _ => return None,
         };
         let request =
@@ -300,6 +303,34 @@ impl Entry {
     pub fn decode(bytes: &[u8; Self::BYTES]) -> Entry {
         let handle = Handle::decode(&get(bytes, 0));
         Entry { handle, offset: long(bytes, 24), length: long(bytes, 32) }
+    }
+}
+
+/// What a lender wants of a session.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Wish {
+    /// Bytes that the session may keep; `None`: all that it has.
+    pub keep_bytes: Option<u64>,
+    /// Whether the lender ends as soon as it has everything back.
+    pub leaves: bool,
+}
+
+impl Wish {
+    /// Bytes of the record.
+    pub const BYTES: usize = 16;
+
+    /// The record's bytes.
+    pub fn encode(&self) -> [u8; Self::BYTES] {
+        let mut bytes = [0; Self::BYTES];
+        put(&mut bytes, 0, self.keep_bytes.unwrap_or(u64::MAX).to_le_bytes());
+        put(&mut bytes, 8, u64::from(self.leaves).to_le_bytes());
+        bytes
+    }
+
+    /// The record of these bytes.
+    pub fn decode(bytes: &[u8; Self::BYTES]) -> Wish {
+        let keep = long(bytes, 0);
+        Wish { keep_bytes: (keep != u64::MAX).then_some(keep), leaves: long(bytes, 8) != 0 }
     }
 }
 
@@ -416,6 +447,10 @@ mod tests {
         let handle = Handle { node: 1, slot: 2, generation: 3, check: 4 };
         let entry = Entry { handle, offset: 5, length: 6 };
         assert_eq!(Entry::decode(&entry.encode()), entry);
+        for keep_bytes in [None, Some(0), Some(7)] {
+            let wish = Wish { keep_bytes, leaves: keep_bytes == Some(0) };
+            assert_eq!(Wish::decode(&wish.encode()), wish);
+        }
         let reply = Reply { status: Status::Unproven, sequence: 1, bytes: 2, detail: 3 };
         assert_eq!(Reply::decode(&reply.encode()), Some(reply));
     }
@@ -442,7 +477,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_records_or_refused(bytes in proptest::collection::vec(any::<u8>(), 64), verb in 0..9_u8) {
+        fn any_bytes_are_records_or_refused(bytes in proptest::collection::vec(any::<u8>(), 64), verb in 0..10_u8) {
             let _ = (Hello::decode(bytes[..].try_into().unwrap()), Welcome::decode(bytes[..].try_into().unwrap()));
             let mut head: [u8; 32] = bytes[..32].try_into().unwrap();
             let _ = (Request::decode(&head), Reply::decode(&head));

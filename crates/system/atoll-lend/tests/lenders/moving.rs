@@ -1,0 +1,195 @@
+//! Lenders that want memory back while it is used: pages move elsewhere, and none is lost.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use atoll_lend::{Control, Keeper, Lender, Terms};
+use atoll_memory::far::hosts::lenders::LenderState;
+use atoll_memory::far::hosts::wire::Status;
+use atoll_memory::far::pressure::machine_memory;
+
+use crate::pages::Pages;
+use crate::raw::{KEY, Raw, lender, session};
+
+const PIECE: u64 = 4 << 20;
+
+/// Looks after the lenders as a run's launcher does, and counts those that are lost.
+fn keep(pages: &Pages, controls: Vec<Control>) -> (Keeper, Arc<AtomicU64>) {
+    let losses = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&losses);
+    (Keeper::start(pages.lenders, controls, move |_| _ = count.fetch_add(1, Relaxed)).unwrap(), losses)
+}
+
+fn moved(pages: &Pages, lender: usize) -> (u64, u64) {
+    let figures = &pages.lenders.figures[lender];
+    (figures.pages_moved.load(Relaxed), figures.returned_bytes.load(Relaxed))
+}
+
+#[test]
+fn a_lender_that_ends_has_all_back_and_its_pages_are_at_the_next_one() {
+    let mut lenders = vec![lender(64 << 20), lender(64 << 20)];
+    let (mut pages, controls) = Pages::with(&[&lenders[0], &lenders[1]], 1);
+    pages.store(0..3000, 1).unwrap();
+    assert_eq!((pages.held(0), pages.held(1)), (3000, 0));
+    let (_keeper, losses) = keep(&pages, controls);
+    lenders[0].close();
+    pages.give_back_until(|| lenders[0].lent_bytes() == 0);
+    assert_eq!((pages.held(0), pages.held(1), moved(&pages, 0)), (0, 3000, (3000, 3 * PIECE)));
+    assert!(pages.load(0..3000, 1).unwrap());
+    // It has said that it ends, so it is no loss.
+    drop(lenders.remove(0));
+    pages.give_back_until(|| pages_are_without(&losses, 0));
+    assert!(pages.load(0..3000, 1).unwrap());
+    pages.store(0..100, 2).unwrap();
+    assert!(pages.load(0..100, 2).unwrap() && pages.load(100..3000, 1).unwrap());
+    assert_eq!(losses.load(Relaxed), 0);
+}
+
+fn pages_are_without(losses: &AtomicU64, count: u64) -> bool {
+    std::thread::sleep(Duration::from_millis(700));
+    losses.load(Relaxed) == count
+}
+
+#[test]
+fn a_lender_that_wants_a_part_has_whole_pieces_back_and_lends_the_rest_on() {
+    let lenders = [lender(64 << 20), lender(64 << 20)];
+    let (mut pages, controls) = Pages::with(&[&lenders[0], &lenders[1]], 1);
+    pages.store(0..4000, 1).unwrap();
+    // Of the second piece there is little, so it goes first.
+    pages.discard(1100, 900);
+    let _keeper = keep(&pages, controls);
+    assert!(lenders[0].resize(2 * PIECE) && !lenders[0].resize(PIECE - 1));
+    pages.give_back_until(|| lenders[0].lent_bytes() == 2 * PIECE);
+    assert!(pages.load(0..1100, 1).unwrap() && pages.load(2000..4000, 1).unwrap());
+    assert_eq!(pages.held(0) + pages.held(1), 3100);
+    assert!(pages.held(0) >= 1900, "{}", pages.held(0));
+    // When it may lend more again the run borrows of it again.
+    assert!(lenders[0].resize(64 << 20));
+    std::thread::sleep(Duration::from_millis(500));
+    pages.store(5000..9000, 1).unwrap();
+    assert!(lenders[0].lent_bytes() > 2 * PIECE);
+    assert!(pages.load(5000..9000, 1).unwrap() && pages.load(2000..4000, 1).unwrap());
+}
+
+#[test]
+fn without_another_lender_pages_move_to_the_file() {
+    let lender = lender(64 << 20);
+    let (mut pages, controls) = Pages::with(&[&lender], 1);
+    pages.store(0..2500, 1).unwrap();
+    let _keeper = keep(&pages, controls);
+    lender.close();
+    pages.give_back_until(|| lender.lent_bytes() == 0);
+    assert_eq!((pages.held(0), pages.behind()), (0, (0, 2500)));
+    assert!(pages.load(0..2500, 1).unwrap());
+    pages.store(100..200, 2).unwrap();
+    assert!(pages.load(100..200, 2).unwrap() && pages.load(200..2500, 1).unwrap());
+}
+
+#[test]
+fn two_copies_stay_two_while_a_third_lender_has_room() {
+    let mut lenders = vec![lender(64 << 20), lender(64 << 20), lender(64 << 20)];
+    let all: Vec<_> = lenders.iter().collect();
+    let (mut pages, controls) = Pages::with(&all, 2);
+    pages.store(0..500, 1).unwrap();
+    let _keeper = keep(&pages, controls);
+    lenders[0].close();
+    pages.give_back_until(|| lenders[0].lent_bytes() == 0);
+    assert_eq!((pages.held(0), pages.held(1), pages.held(2)), (0, 500, 500));
+    drop(lenders.remove(1));
+    assert!(pages.load(0..500, 1).unwrap());
+    // Both copies of the rest would lie on one host, so they are in the file.
+    lenders[1].close();
+    pages.give_back_until(|| lenders[1].lent_bytes() == 0);
+    assert!(pages.load(0..500, 1).unwrap());
+    assert_eq!(pages.behind().1, 500);
+}
+
+/// A worker stores, loads and drops pages all the time, while two lenders take turns in wanting all but a piece back.
+#[test]
+fn pages_that_move_while_they_are_used_are_never_others() {
+    let lenders = [lender(64 << 20), lender(64 << 20)];
+    let (mut pages, controls) = Pages::with(&[&lenders[0], &lenders[1]], 1);
+    let figures = pages.lenders.figures;
+    let _keeper = keep(&pages, controls);
+    pages.at_once(|worker| {
+        let mut salts = [0_u8; 64];
+        let mut random = 1_u64;
+        for turn in 0..400 {
+            if turn % 20 == 0 {
+                let (small, large) = (turn / 20 % 2, 1 - turn / 20 % 2);
+                assert!(lenders[small].resize(PIECE) && lenders[large].resize(64 << 20));
+            }
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let group = (random >> 33) % 64;
+            let (first, salt) = (group * 64, &mut salts[group as usize]);
+            match random >> 60 {
+                0 => {
+                    worker.discard(first, 64);
+                    *salt = 0;
+                }
+                1..=8 => {
+                    *salt = salt.wrapping_add(1).max(1);
+                    worker.store(first..first + 64, *salt).unwrap();
+                }
+                _ if *salt > 0 => assert!(worker.load(first..first + 64, *salt).unwrap(), "{turn}"),
+                _ => {}
+            }
+        }
+        for (group, salt) in (0_u64..).zip(salts).filter(|(_, salt)| *salt > 0) {
+            assert!(worker.load(group * 64..group * 64 + 64, salt).unwrap());
+        }
+    });
+    assert!(figures[0].pages_moved.load(Relaxed) + figures[1].pages_moved.load(Relaxed) > 0);
+    assert!(figures[..2].iter().all(|figures| figures.state() == LenderState::Well));
+}
+
+#[test]
+fn who_gives_nothing_back_loses_all_after_a_while() {
+    let patient = Terms { patience: Duration::from_millis(600), ..Terms::new("test", 64 << 20, KEY) };
+    let lender = Lender::start(patient, "127.0.0.1:0".parse().unwrap()).unwrap();
+    let (mut pages, controls) = Pages::with(&[&lender], 1);
+    pages.store(0..2000, 1).unwrap();
+    let (_keeper, losses) = keep(&pages, controls);
+    assert!(lender.resize(PIECE));
+    // This borrower moves nothing.
+    let until = std::time::Instant::now() + Duration::from_secs(20);
+    while losses.load(Relaxed) == 0 {
+        assert!(std::time::Instant::now() < until, "the lender waits for ever");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!((lender.lent_bytes(), lender.taken_bytes()), (0, 2 * PIECE));
+    assert!(pages.load(0..1, 1).unwrap_err().to_string().contains("lender0 on host0"));
+}
+
+#[test]
+fn a_host_that_is_short_of_memory_has_some_back() {
+    let memory = machine_memory().expect("/proc/meminfo");
+    if memory.available < 4 << 30 {
+        atoll_skips::skip!("there is too little memory for this test");
+    }
+    let free_bytes = Some(memory.available - (512 << 20));
+    let terms = Terms { free_bytes, ..Terms::new("test", 64 << 20, KEY) };
+    let lender = Lender::start(terms, "127.0.0.1:0".parse().unwrap()).unwrap();
+    let (mut pages, controls) = Pages::with(&[&lender], 1);
+    pages.store(0..2000, 1).unwrap();
+    let _keeper = keep(&pages, controls);
+    assert_eq!(lender.lent_bytes(), 2 * PIECE);
+    let taken = vec![1_u8; 2 << 30];
+    pages.give_back_until(|| lender.lent_bytes() == 0);
+    assert_eq!(taken.iter().step_by(4096).map(|byte| u64::from(*byte)).sum::<u64>(), (2 << 30) / 4096);
+    assert!(pages.load(0..2000, 1).unwrap());
+}
+
+#[test]
+fn only_who_knows_the_secret_changes_how_much_is_lent() {
+    let lender = lender(64 << 20);
+    let mut control = session(&lender);
+    let mut raw = Raw::of(&lender, &control);
+    assert_eq!(raw.resize(&(8_u64 << 20).to_le_bytes()), Status::NotAllowed);
+    assert_eq!(control.report().unwrap().bytes, 64 << 20);
+    control.resize(8 << 20).unwrap();
+    assert_eq!(control.report().unwrap().bytes, 8 << 20);
+    assert!(control.resize(0).is_err());
+    assert_eq!(control.report().unwrap().bytes, 8 << 20);
+}
