@@ -91,6 +91,15 @@ pub unsafe fn pread_exact(fd: i32, mut to: *mut u8, mut len: usize, mut offset: 
     Ok(())
 }
 
+/// One read of at most `len` bytes at `offset` of `fd`.
+///
+/// # Safety
+/// `to` must be valid for writes of `len` bytes.
+pub unsafe fn pread_some(fd: i32, to: *mut u8, len: usize, offset: u64) -> Result<usize, Errno> {
+    // SAFETY: the caller's buffer.
+    unsafe { syscall(libc::SYS_pread64, [fd as usize, to as usize, len, offset as usize, 0, 0]) }
+}
+
 /// Writes exactly `len` bytes from `from` at `offset` of `fd`.
 ///
 /// # Safety
@@ -168,6 +177,18 @@ pub fn splice(fd: i32, offset: u64, pipe: i32, len: usize) -> Result<usize, Errn
 pub fn open_self() -> Result<i32, Errno> {
     // SAFETY: values only.
     let fd = unsafe { syscall(libc::SYS_pidfd_open, [process() as usize, 0, 0, 0, 0, 0])? };
+    Ok(out_of_the_way(fd as i32))
+}
+
+/// Opens the kernel's account of the calling process's page table: 8 bytes for each page of the kernel.
+///
+/// # Errors
+/// The kernel's: `/proc` may not be there.
+pub fn open_page_map() -> Result<i32, Errno> {
+    let (at, flags) = (libc::AT_FDCWD as usize, (libc::O_RDONLY | libc::O_CLOEXEC) as usize);
+    // SAFETY: a C string.
+    let fd =
+        unsafe { syscall(libc::SYS_openat, [at, c"/proc/self/pagemap".as_ptr() as usize, flags, 0, 0, 0])? };
     Ok(out_of_the_way(fd as i32))
 }
 

@@ -198,6 +198,12 @@ impl Uffd {
         self.register_for(start, len, REGISTER_MISSING | REGISTER_MINOR | REGISTER_WP)
     }
 
+    /// From now on faults on missing and on write-protected pages in `start..start + len` are ours; the kernel itself maps a page whose
+    /// memory is in the file.
+    pub fn register_but_minor(self, start: usize, len: usize) -> Result<(), Errno> {
+        self.register_for(start, len, REGISTER_MISSING | REGISTER_WP)
+    }
+
     /// From now on missing pages in `start..start + len`, private memory, are ours.
     pub fn register_missing(self, start: usize, len: usize) -> Result<(), Errno> {
         self.register_for(start, len, REGISTER_MISSING)

@@ -187,6 +187,10 @@ impl Pager {
         for v in run {
             if v.dirty {
                 self.pages.frames.union_into(v.frame, &mut mappers);
+                if self.tables.kernel_maps.is_some() {
+                    // Nobody tells of who maps the page.
+                    mappers.insert(0);
+                }
             }
         }
         // Only the thread that waits for this fault runs on that page table: it cannot write meanwhile.
@@ -200,7 +204,9 @@ impl Pager {
     /// clears the rest.
     fn unprotect(&self, x: &Executor, run: &[Victim]) {
         self.writers(x, run).for_each(|table| {
-            for v in run.iter().filter(|v| v.dirty && self.pages.frames.mapped_by(v.frame, table)) {
+            let may_map =
+                |v: &Victim| self.tables.kernel_maps.is_some() || self.pages.frames.mapped_by(v.frame, table);
+            for v in run.iter().filter(|v| v.dirty && may_map(v)) {
                 let (at, _) = self.places.address_of(v.page);
                 let _ = self.tables.uffd(table).write_protect(at, self.page_bytes(), false);
             }

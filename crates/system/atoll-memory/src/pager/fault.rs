@@ -93,9 +93,13 @@ impl Pager {
         let (at, _) = self.places.address_of(page);
         let len = self.page_bytes();
         let uffd = self.tables.uffd(fault.table);
-        let mapped = self.pages.frames.mapped_by(frame, fault.table);
-        let mut now = seen;
         self.pages.frames.set_used(frame);
+        if self.tables.kernel_maps.is_some() && !fault.protection {
+            // Another thread brought the page meanwhile. The kernel maps it, and a write to a clean page is a fault of its own.
+            return Ok(seen);
+        }
+        let mapped = self.tables.kernel_maps.is_some() || self.pages.frames.mapped_by(frame, fault.table);
+        let mut now = seen;
         if fault.write {
             self.pages.frames.set_dirty(frame);
             now = PageWord::resident(frame, seen.habit().written(fault.protection));

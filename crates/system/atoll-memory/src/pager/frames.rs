@@ -237,6 +237,12 @@ impl CoreMap {
     /// The empty set.
     pub const EMPTY: CoreMap = CoreMap { words: [0; crate::control::MAX_WORKERS.div_ceil(64)] };
 
+    /// Puts page table `table` into the set.
+    #[inline]
+    pub fn insert(&mut self, table: usize) {
+        self.words[table / 64] |= 1 << (table % 64);
+    }
+
     /// Takes page table `table` out of the set.
     #[inline]
     pub fn remove(&mut self, table: usize) {

@@ -21,6 +21,7 @@ use atoll_pages::pacing::{self, Ahead};
 use super::Pager;
 use super::evict::{NO_VICTIM, VICTIMS, Victim};
 use super::executor::{Executor, Lately};
+use super::kernel_maps::{Look, Makers};
 use super::page_word::{self, PageWord, State};
 use super::parked;
 use super::room::Room;
@@ -40,6 +41,9 @@ pub(crate) struct Leaving {
     entries: &'static mut [Entry],
     first: usize,
     len: usize,
+    /// How many of the first entries had their mappings dropped by stretches: see `kernel_maps`.
+    pub(super) dropped: usize,
+    pub(super) makers: Makers,
 }
 
 impl Leaving {
@@ -50,7 +54,7 @@ impl Leaving {
 
     /// A queue in `entries`, as many as [`Self::capacity`] says.
     pub(crate) fn new(entries: &'static mut [Entry]) -> Leaving {
-        Leaving { entries, first: 0, len: 0 }
+        Leaving { entries, first: 0, len: 0, dropped: 0, makers: Makers::default() }
     }
 
     fn push(&mut self, entry: Entry) {
@@ -67,7 +71,33 @@ impl Leaving {
         let entry = self.entries[self.first];
         self.first = (self.first + 1) % self.entries.len();
         self.len -= 1;
+        self.dropped = self.dropped.saturating_sub(1);
         Some(entry)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The page of the `index`-th entry.
+    pub(super) fn page(&self, index: usize) -> u32 {
+        self.entries[(self.first + index) % self.entries.len()].page
+    }
+
+    /// The pages of all entries, in their order.
+    fn pages(&self) -> impl Iterator<Item = u32> {
+        (0..self.len).map(|index| self.page(index))
+    }
+
+    /// Sorts the last `count` entries by page.
+    fn sort_last(&mut self, count: usize) {
+        let begin = (self.first + self.len - count) % self.entries.len();
+        if begin + count > self.entries.len() {
+            self.entries.rotate_left(self.first);
+            self.first = 0;
+        }
+        let begin = (self.first + self.len - count) % self.entries.len();
+        self.entries[begin..begin + count].sort_unstable_by_key(|entry| entry.page);
     }
 }
 
@@ -117,15 +147,30 @@ impl Pager {
         if depth == 0 && room.leaving.len == 0 {
             return self.choose_now(room, lately, victims);
         }
-        self.announce(room, lately, depth + victims.len());
+        let mut look = self.tables.kernel_maps.as_ref().map(Look::new);
+        if look.is_none() {
+            self.announce(room, lately, depth + victims.len());
+        } else if room.leaving.len < depth / 2 + victims.len() {
+            let before = room.leaving.len;
+            self.announce(room, lately, depth + victims.len());
+            room.leaving.sort_last(room.leaving.len - before);
+        }
         let mut count = 0;
         // Once around: what is busy goes to the end.
         for _ in 0..room.leaving.len {
             if count == victims.len() {
                 break;
             }
+            if look.is_some() && room.leaving.dropped == 0 {
+                self.drop_ahead(&mut room.leaving, victims.len());
+            }
             let Some(entry) = room.leaving.pop() else { break };
-            match self.turn(entry, lately) {
+            let used = look.as_mut().is_some_and(|look| {
+                let address = |page| self.places.address_of(page).0;
+                let later = room.leaving.pages().map(address);
+                look.is_mapped(address(entry.page), self.page_bytes(), later)
+            });
+            match self.turn(entry, lately, used) {
                 Turn::Leaves(victim) => {
                     victims[count] = victim;
                     count += 1;
@@ -137,6 +182,9 @@ impl Pager {
                 Turn::Gone => {}
             }
         }
+        if look.is_some() {
+            self.drop_ahead(&mut room.leaving, depth / 2);
+        }
         count
     }
 
@@ -145,8 +193,9 @@ impl Pager {
         if self.places.shift >= 21 {
             return 0;
         }
+        let kernel_maps = self.tables.kernel_maps.is_some();
         let ahead = match (self.near.wants.second_chance, room.policy.foresees()) {
-            (true, false) if self.tables.are_shared() => Ahead::GuessedShared,
+            (true, false) if self.tables.are_shared() && !kernel_maps => Ahead::GuessedShared,
             (true, false) => Ahead::Guessed,
             (true, true) => Ahead::Known,
             (false, _) => Ahead::Unasked,
@@ -154,7 +203,7 @@ impl Pager {
         // Where uses are not asked for, only an interruption is saved: a worker alone interrupts nobody, and threads that share a page
         // table are interrupted by either way.
         let none_is_saved = self.tables.are_shared() || self.control.workers.load(Ordering::Relaxed) < 2;
-        if none_is_saved && !matches!(ahead, Ahead::Guessed | Ahead::GuessedShared) {
+        if none_is_saved && !kernel_maps && !matches!(ahead, Ahead::Guessed | Ahead::GuessedShared) {
             return 0;
         }
         pacing::leaving(target, self.batch(target), ahead)
@@ -177,12 +226,15 @@ impl Pager {
                 self.pages.frames.set_leaving(v.frame);
                 page_word::unlock(self.pages.word(v.page), PageWord::resident(v.frame, v.habit));
                 room.leaving.push(Entry { page: v.page, frame: v.frame, token: v.token, count: v.count });
-                self.announced.put(v.page, v.frame);
+                if self.tables.kernel_maps.is_none() {
+                    self.announced.put(v.page, v.frame);
+                }
             }
         }
     }
 
-    fn turn(&self, entry: Entry, lately: &Lately) -> Turn {
+    /// What becomes of a page whose turn has come. `used`: it was seen to be used since it was announced.
+    fn turn(&self, entry: Entry, lately: &Lately, used: bool) -> Turn {
         let seen = page_word::load(self.pages.word(entry.page));
         match seen.state() {
             State::Busy => return Turn::Busy,
@@ -191,6 +243,7 @@ impl Pager {
         }
         if self.pages.frames.pinned(entry.frame)
             || lately.has(entry.page)
+            || used
             || self.near.wants.second_chance && !self.pages.frames.leaving(entry.frame)
         {
             return Turn::Stays;

@@ -21,6 +21,7 @@ mod footprint;
 pub mod frames;
 mod give_back;
 mod held;
+mod kernel_maps;
 pub(crate) mod leaving;
 #[cfg(all(test, loom))]
 mod model;
@@ -55,6 +56,7 @@ use crate::layout;
 use crate::uffd::Uffd;
 use far_side::FarSide;
 use frames::Frames;
+use kernel_maps::Mapped;
 use node_rights::NodeRights;
 use page_word::Word;
 use pages::Pages;
@@ -145,11 +147,13 @@ impl Pager {
             control.settings.sample_period_ns != 0,
             near.wants,
         );
+        let kernel_maps =
+            if kernel_maps::are_possible(&control.settings, near.wants) { Mapped::open() } else { None };
         Pager {
             control,
             places: Places::new(shift, files),
             pages: Pages::new(parts.words, parts.touched, parts.frames),
-            tables: Tables::new(control.settings.shared_tables()),
+            tables: Tables::new(control.settings.shared_tables(), kernel_maps),
             near,
             pinned: Pinned::new(),
             executors: parts.executors,
@@ -223,7 +227,7 @@ impl Pager {
         if !self.pages.frames.make_room_for(table) {
             return Err(crate::sys::Errno(libc::EAGAIN));
         }
-        uffd.register(layout::ARENA, layout::ARENA_BYTES)?;
+        self.tables.register(uffd, layout::ARENA, layout::ARENA_BYTES)?;
         self.tables.attach(table, uffd);
         self.register_ranges(table)
     }
@@ -236,7 +240,7 @@ impl Pager {
     pub fn map_again(&self, table: usize, at: usize, len: usize) -> Result<(), crate::sys::Errno> {
         // SAFETY: the arena's own pages at their own place; who mapped over them gives that up.
         unsafe { self.places.files.map(at, (at - layout::ARENA) as u64, len, libc::MAP_FIXED)? };
-        self.tables.uffd(table).register(at, len)
+        self.tables.register(self.tables.uffd(table), at, len)
     }
 
     /// Registers all stretches outside the arena for page table `table`, those published since it was attached too.
@@ -245,7 +249,7 @@ impl Pager {
     /// The kernel's refusal to register.
     pub fn register_ranges(&self, table: usize) -> Result<(), crate::sys::Errno> {
         let uffd = self.tables.uffd(table);
-        self.places.try_for_each_range(|start, len| uffd.register(start, len))
+        self.places.try_for_each_range(|start, len| self.tables.register(uffd, start, len))
     }
 
     /// Reserves page numbers for `start..end` (whole pages) outside the arena: the offset in the arena's files at

@@ -7,6 +7,7 @@
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 use super::frames::CoreMap;
+use super::kernel_maps::Mapped;
 use crate::control::MAX_WORKERS;
 use crate::sys::Errno;
 use crate::uffd::Uffd;
@@ -15,12 +16,31 @@ use crate::uffd::Uffd;
 pub(super) struct Tables {
     uffds: [AtomicI32; MAX_WORKERS],
     are_shared: AtomicBool,
+    /// Where the kernel itself maps pages that are near: which pages are mapped. See `kernel_maps`.
+    pub(super) kernel_maps: Option<Mapped>,
 }
 
 impl Tables {
-    /// No tables yet. `are_shared`: several threads of the program run on one.
-    pub(super) const fn new(are_shared: bool) -> Tables {
-        Tables { uffds: [const { AtomicI32::new(-1) }; MAX_WORKERS], are_shared: AtomicBool::new(are_shared) }
+    /// No tables yet. `are_shared`: several threads of the program run on one. `kernel_maps`: it is served without faults on pages that
+    /// are near.
+    pub(super) const fn new(are_shared: bool, kernel_maps: Option<Mapped>) -> Tables {
+        Tables {
+            uffds: [const { AtomicI32::new(-1) }; MAX_WORKERS],
+            are_shared: AtomicBool::new(are_shared),
+            kernel_maps,
+        }
+    }
+
+    /// Faults in `start..start + len` are ours on page table `table` from now on.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub(super) fn register(&self, uffd: Uffd, start: usize, len: usize) -> Result<(), Errno> {
+        if self.kernel_maps.is_some() {
+            uffd.register_but_minor(start, len)
+        } else {
+            uffd.register(start, len)
+        }
     }
 
     /// The descriptor of page table `table`.

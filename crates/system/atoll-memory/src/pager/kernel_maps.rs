@@ -1,0 +1,161 @@
+//! Threads that share a page table: which near pages they used of late, where the kernel itself maps what is near.
+//!
+//! Used by `leaving`, for programs without workers of their own. A page table that several threads share is the kernel's to fill where a
+//! page's memory is in the arena's file: only missing pages and writes to clean ones are faults of ours, and a page that comes back costs
+//! 1 µs instead of a signal. So it is cheap to ask which pages are used: mappings are dropped by whole stretches, which interrupts the
+//! other threads' CPUs once for many pages (one interruption takes 14 to 17 µs on a virtual machine), and `/proc/self/pagemap` says later
+//! which of them are mapped again. What is not mapped leaves without an interruption.
+//!
+//! No write is lost: a clean page stays write-protected in the page table while it is unmapped (the kernel keeps a marker in its place), so
+//! the first write to it is told as ever, and a dirty page counts as written by this page table until it has left.
+//!
+//! Rules: no allocation, no locks the program could hold, no arena access, no printing.
+
+use atoll_pages::policy::Wants;
+
+use super::Pager;
+use super::leaving::Leaving;
+use super::page_word::{self, State};
+use super::parked;
+use crate::control::Settings;
+use crate::sys;
+
+/// Pages of the kernel that are looked at together.
+const LOOK: usize = 64;
+
+/// Bytes whose mappings are dropped at once at most: the kernel interrupts other CPUs for each of its tables, of 2 MiB, anyway.
+const DROP_BYTES: usize = 2 << 20;
+
+/// Near pages that are worth unmapping between two that are to be unmapped, where other threads run: to drop their mappings and to map
+/// them again takes as long as one interruption more.
+const BRIDGE: u32 = 12;
+
+/// The same where one thread makes all the room, so that only a system call is saved.
+const BRIDGE_ALONE: u32 = 1;
+
+/// Batches of victims after which a thread that made none of them is taken to run no more.
+const ACTIVE: u32 = 16;
+
+/// Whether several threads make room, which then run on several CPUs.
+#[derive(Default)]
+pub(super) struct Makers {
+    /// Where the last one's executor lies.
+    last: usize,
+    several: u32,
+}
+
+impl Makers {
+    /// The thread whose executor lies at that address makes room.
+    pub(super) fn note(&mut self, executor: usize) {
+        self.several = if executor == self.last { self.several.saturating_sub(1) } else { ACTIVE };
+        self.last = executor;
+    }
+
+    fn are_several(&self) -> bool {
+        self.several > 0
+    }
+}
+
+/// Whether the kernel may map pages that are near without telling the pager.
+///
+/// A policy that counts who maps a page, and one that drops mappings by its own clock, must be told; so must a node, whose right to a page
+/// may be gone. Larger pages than 64K are mapped one by one.
+pub(super) fn are_possible(settings: &Settings, wants: Wants) -> bool {
+    settings.shared_tables()
+        && settings.near_bytes != u64::MAX
+        && settings.page_shift < 21
+        && settings.sample_period_ns == 0
+        && !settings.several_nodes()
+        && wants.second_chance
+        && !wants.exact_counts
+        && !wants.dropped_mappings
+}
+
+/// What the kernel says of the process's page table.
+pub(super) struct Mapped {
+    /// `/proc/self/pagemap`.
+    file: i32,
+}
+
+impl Mapped {
+    /// `None` where the kernel does not say.
+    pub(super) fn open() -> Option<Mapped> {
+        sys::open_page_map().ok().map(|file| Mapped { file })
+    }
+}
+
+/// The part of the page table that was looked at last: pages of one batch of victims are neighbours often.
+pub(super) struct Look<'a> {
+    mapped: &'a Mapped,
+    first: usize,
+    /// An entry for each of the kernel's pages from `first` on; bit 63 says that it is mapped.
+    entries: [u64; LOOK],
+    count: usize,
+}
+
+impl<'a> Look<'a> {
+    pub(super) fn new(mapped: &'a Mapped) -> Look<'a> {
+        Look { mapped, first: 0, entries: [0; LOOK], count: 0 }
+    }
+
+    /// Whether a part of `at..at + len`, whole pages, is mapped. Where the kernel does not say, nothing is. `later`: addresses that are asked
+    /// for next, ascending as far as they are neighbours.
+    pub(super) fn is_mapped(&mut self, at: usize, len: usize, later: impl Iterator<Item = usize>) -> bool {
+        let (first, end) = (at >> 12, (at + len) >> 12);
+        if first < self.first || end > self.first + self.count {
+            let near = later.take_while(|&next| next > at && (next + len) >> 12 <= first + LOOK).last();
+            let wanted = near.map_or(end - first, |last| ((last + len) >> 12) - first);
+            self.first = first;
+            // SAFETY: the entries are that long, as a page has 16 of the kernel's at most.
+            let read = unsafe {
+                sys::pread_some(
+                    self.mapped.file,
+                    self.entries.as_mut_ptr().cast(),
+                    wanted * 8,
+                    first as u64 * 8,
+                )
+            };
+            self.count = read.unwrap_or(0) / 8;
+        }
+        let known = self.first + self.count;
+        (first..end.min(known)).any(|page| self.entries[page - self.first] >> 63 != 0)
+    }
+}
+
+impl Pager {
+    /// Drops the mappings of the queue's next pages until those of the first `ahead` are dropped, and of what lies between them where that
+    /// is cheaper than to leave it.
+    pub(super) fn drop_ahead(&self, queue: &mut Leaving, ahead: usize) {
+        let most_bridged = if queue.makers.are_several() { BRIDGE } else { BRIDGE_ALONE };
+        let most_bridged = (most_bridged >> (self.places.shift - 12)).max(1);
+        while queue.dropped < ahead.min(queue.len()) {
+            let (first, mut last) = (queue.page(queue.dropped), queue.page(queue.dropped));
+            let (at, end) = self.places.address_of(first);
+            let most = first.saturating_add((DROP_BYTES >> self.places.shift) as u32 - 1);
+            queue.dropped += 1;
+            while queue.dropped < queue.len() {
+                let next = queue.page(queue.dropped);
+                let is_near = next > last && next <= most && self.places.address_of(next).1 == end;
+                if !is_near || !self.is_bridged(last + 1..next, most_bridged) {
+                    break;
+                }
+                last = next;
+                queue.dropped += 1;
+            }
+            // Where it fails, the pages count as used.
+            let _ = parked::unmap_here(at, ((last - first + 1) as usize) << self.places.shift);
+        }
+    }
+
+    /// Whether `most` of these pages are near at most.
+    fn is_bridged(&self, between: std::ops::Range<u32>, most: u32) -> bool {
+        let mut near = 0;
+        for page in between {
+            near += u32::from(page_word::load(self.pages.word(page)).state() == State::Resident);
+            if near > most {
+                return false;
+            }
+        }
+        true
+    }
+}
