@@ -42,6 +42,18 @@ fn protections_were_ignored() {
     helper_as_natively("protections.c", "24M");
 }
 
+/// What the kernel maps by itself where threads share a page table, it maps without telling the pager, which still has to learn of
+/// every write.
+#[test]
+fn no_write_through_mappings_of_the_kernels_own_is_lost() {
+    let program = native(plain("table_of_threads.c"));
+    for way in ["", "--page 64K", "--faults thread", "--policy fifo", "--policy lru"] {
+        let run = as_natively(&program, &Atoll::new(plain("table_of_threads.c")).with(way), "24M");
+        let is_told = way == "--policy lru";
+        assert_eq!(run.figure("total/minor_faults") > 0, is_told, "{}", run.told());
+    }
+}
+
 /// A forked process shared the arena with its parent, whose copy counted against the near limit.
 #[test]
 fn forked_processes_shared_paged_memory() {

@@ -7,9 +7,9 @@
 //! maps it again, with its block, and that is a use the policy sees. So pages get the second chance that a kernel gives by the
 //! hardware's bit for uses, which user space cannot read.
 //!
-//! Threads that share a page table are interrupted when one of them drops a mapping, once for a run of pages. They gain the second
-//! chance alone, for a shorter queue of pages, each of which stays by a touch of its own. Where the policy does not guess, their victims
-//! leave at once. A worker that has no fault for long drops nothing: what it maps is taken from it by interruption, as ever.
+//! Threads that share a page table are interrupted when one of them drops a mapping, once for a run of pages. `kernel_maps` says how they
+//! have the second chance; where the kernel cannot help, they have it for a shorter queue of pages, each of which stays by a touch of its
+//! own. A worker that has no fault for long drops nothing: what it maps is taken from it by interruption, as ever.
 //!
 //! Rules: no allocation, no locks the program could hold, no arena access, no printing.
 
