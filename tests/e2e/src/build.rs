@@ -196,6 +196,13 @@ fn built_from(folder: &str, prefix: &str, source: &str, options: &[&str]) -> Pat
         .args(["-O2", "-g", "-w", "-foffload=disable"])
         .args(if options.contains(&"-fno-openmp") { &[][..] } else { &["-fopenmp"] })
         .args(options)
+        // The kernel's headers for 32 bits lie there. Only gcc-multilib makes the link by which gcc finds them without being told, and
+        // that package cannot be installed beside a compiler for Arm.
+        .args(if options.contains(&"-m32") {
+            &["-idirafter", "/usr/include/x86_64-linux-gnu"][..]
+        } else {
+            &[]
+        })
         .arg("-o")
         .arg(&mine)
         .arg(folder.join(source))
