@@ -414,7 +414,8 @@ pub(crate) unsafe extern "C" fn madvise(at: *mut c_void, len: usize, advice: c_i
     status(unsafe { sys::syscall(libc::SYS_madvise, [start, len, advice as usize, 0, 0, 0]) })
 }
 
-/// C's `mlock`: succeeds for arena memory without doing anything, since the pager decides what is near.
+/// C's `mlock`: refuses arena memory as the kernel refuses what is beyond RLIMIT_MEMLOCK, since the pager decides what is near. All of a
+/// segment is near anyway.
 ///
 /// # Safety
 /// The same as for C's function.
