@@ -220,3 +220,13 @@ fn a_run_that_mostly_faulted_gave_no_advice() {
     let text = String::from_utf8_lossy(&one.expect("it runs").stderr).into_owned();
     assert!(text.contains("  1 worker, "), "{text}");
 }
+
+/// The summary named the file that a link leads to: `redis-server` was told of as `redis-check-rdb`.
+#[test]
+fn a_program_was_told_of_by_another_name_of_its_file() {
+    let folder = cache();
+    let link = folder.path().join("a-link");
+    std::os::unix::fs::symlink(built("ep"), &link).unwrap();
+    let run = Atoll::new(&link).arg("S").with("--workers 1").run().exits(0);
+    assert_eq!(run.summary.unwrap()["program"], "a-link");
+}

@@ -62,7 +62,10 @@ pub(crate) fn finish(args: &RunArgs, mut finished: Finished) -> ExitCode {
 /// Returns the figures in the program's control block.
 pub(crate) fn collect(finished: &Finished) -> Figures {
     let file = finished.program.as_ref().unwrap_or(&finished.path);
-    let name = file.file_name().unwrap_or_default().to_string_lossy();
+    // Of several names of one file, such as links to it, the user knows the one that was given.
+    let is_the_given = finished.path.canonicalize().is_ok_and(|given| given == *file);
+    let named = if is_the_given { &finished.path } else { file };
+    let name = named.file_name().unwrap_or_default().to_string_lossy();
     let mut figures = figures::collect(finished.control, &name, finished.wall_seconds, finished.rate);
     figures.regions = figures::regions(finished.control, file, finished.rate);
     (figures.races, figures.one_writer_regions) = figures::races(finished.control, file);
