@@ -76,7 +76,6 @@ pub const EVENT_PAGEFAULT: u8 = 0x12;
 
 const UFFDIO_API: u64 = iowr(0x3F, size_of::<ApiArgument>());
 const UFFDIO_REGISTER: u64 = iowr(0x00, size_of::<RegisterArgument>());
-const UFFDIO_UNREGISTER: u64 = ior(0x01, size_of::<RangeArgument>());
 const UFFDIO_WAKE: u64 = ior(0x02, size_of::<RangeArgument>());
 const UFFDIO_COPY: u64 = iowr(0x03, size_of::<CopyArgument>());
 const UFFDIO_ZEROPAGE: u64 = iowr(0x04, size_of::<FillArgument>());
@@ -213,13 +212,6 @@ impl Uffd {
         let mut a = RegisterArgument { start: start as u64, len: len as u64, mode, ioctls: 0 };
         // SAFETY: the structure UFFDIO_REGISTER takes; it only marks mappings.
         unsafe { sys::ioctl(self.0, UFFDIO_REGISTER, &mut a).map(drop) }
-    }
-
-    /// The opposite of [`register`](Self::register).
-    pub fn unregister(self, start: usize, len: usize) -> Result<(), Errno> {
-        let mut a = RangeArgument { start: start as u64, len: len as u64 };
-        // SAFETY: the structure UFFDIO_UNREGISTER takes.
-        unsafe { sys::ioctl(self.0, UFFDIO_UNREGISTER, &mut a).map(drop) }
     }
 
     /// Allocates pages at `start`, fills them from `source` and maps them. Returns how many bytes were done
