@@ -76,7 +76,7 @@ pub unsafe fn ioctl<T>(fd: i32, request: u64, argument: &mut T) -> Result<usize,
 pub unsafe fn pread_exact(fd: i32, mut to: *mut u8, mut len: usize, mut offset: u64) -> Result<(), Errno> {
     while len > 0 {
         // SAFETY: the caller's buffer.
-        match unsafe { syscall(libc::SYS_pread64, [fd as usize, to as usize, len, offset as usize, 0, 0]) } {
+        match unsafe { pread_some(fd, to, len, offset) } {
             Ok(0) => return Err(Errno(libc::EIO)),
             Ok(n) => {
                 // SAFETY: n ≤ len bytes were read.
@@ -185,10 +185,18 @@ pub fn open_self() -> Result<i32, Errno> {
 /// # Errors
 /// The kernel's: `/proc` may not be there.
 pub fn open_page_map() -> Result<i32, Errno> {
-    let (at, flags) = (libc::AT_FDCWD as usize, (libc::O_RDONLY | libc::O_CLOEXEC) as usize);
     // SAFETY: a C string.
-    let fd =
-        unsafe { syscall(libc::SYS_openat, [at, c"/proc/self/pagemap".as_ptr() as usize, flags, 0, 0, 0])? };
+    unsafe { open_to_read(c"/proc/self/pagemap".as_ptr().cast()) }
+}
+
+/// Opens the file `path` to be read.
+///
+/// # Safety
+/// `path` must be a C string.
+unsafe fn open_to_read(path: *const u8) -> Result<i32, Errno> {
+    let (at, flags) = (libc::AT_FDCWD as usize, (libc::O_RDONLY | libc::O_CLOEXEC) as usize);
+    // SAFETY: the caller's C string.
+    let fd = unsafe { syscall(libc::SYS_openat, [at, path as usize, flags, 0, 0, 0])? };
     Ok(out_of_the_way(fd as i32))
 }
 
@@ -297,10 +305,8 @@ pub fn open_of_process(process: i32, number: i32, name: &std::ffi::CStr) -> Resu
     if !named {
         return Err(Errno(libc::EINVAL));
     }
-    let flags = (libc::O_RDONLY | libc::O_CLOEXEC) as usize;
-    // SAFETY: a C string.
-    let fd = unsafe { syscall(libc::SYS_openat, [at, path.as_ptr() as usize, flags, 0, 0, 0])? };
-    Ok(out_of_the_way(fd as i32))
+    // SAFETY: a C string, as the last byte was left zero.
+    unsafe { open_to_read(path.as_ptr()) }
 }
 
 /// `mmap`.

@@ -204,9 +204,7 @@ impl Pager {
     /// clears the rest.
     fn unprotect(&self, x: &Executor, run: &[Victim]) {
         self.writers(x, run).for_each(|table| {
-            let may_map =
-                |v: &Victim| self.tables.kernel_maps.is_some() || self.pages.frames.mapped_by(v.frame, table);
-            for v in run.iter().filter(|v| v.dirty && may_map(v)) {
+            for v in run.iter().filter(|v| v.dirty && self.may_map(v.frame, table)) {
                 let (at, _) = self.places.address_of(v.page);
                 let _ = self.tables.uffd(table).write_protect(at, self.page_bytes(), false);
             }

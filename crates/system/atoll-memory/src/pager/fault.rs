@@ -98,7 +98,7 @@ impl Pager {
             // Another thread brought the page meanwhile. The kernel maps it, and a write to a clean page is a fault of its own.
             return Ok(seen);
         }
-        let mapped = self.tables.kernel_maps.is_some() || self.pages.frames.mapped_by(frame, fault.table);
+        let mapped = self.may_map(frame, fault.table);
         let mut now = seen;
         if fault.write {
             self.pages.frames.set_dirty(frame);

@@ -1,6 +1,6 @@
 //! Threads that share a page table: which near pages they used of late, where the kernel itself maps what is near.
 //!
-//! Used by `leaving`, for programs without workers of their own. A page table that several threads share is the kernel's to fill where a
+//! Used by `leaving`, where workers or threads of the program share a page table and near memory is limited. A page table that several threads share is the kernel's to fill where a
 //! page's memory is in the arena's file: only missing pages and writes to clean ones are faults of ours, and a page that comes back costs
 //! 1 µs instead of a signal. So it is cheap to ask which pages are used: mappings are dropped by whole stretches, which interrupts the
 //! other threads' CPUs once for many pages (one interruption takes 14 to 17 µs on a virtual machine), and `/proc/self/pagemap` says later
@@ -145,6 +145,12 @@ impl Pager {
             // Where it fails, the pages count as used.
             let _ = parked::unmap_here(at, ((last - first + 1) as usize) << self.places.shift);
         }
+    }
+
+    /// Whether page table `table` may map the page in `frame`.
+    #[inline]
+    pub(super) fn may_map(&self, frame: u32, table: usize) -> bool {
+        self.tables.kernel_maps.is_some() || self.pages.frames.mapped_by(frame, table)
     }
 
     /// Whether `most` of these pages are near at most.

@@ -43,6 +43,7 @@ pub(crate) struct Leaving {
     len: usize,
     /// How many of the first entries had their mappings dropped by stretches: see `kernel_maps`.
     pub(super) dropped: usize,
+    /// Which threads made room of late.
     pub(super) makers: Makers,
 }
 
@@ -91,13 +92,12 @@ impl Leaving {
 
     /// Sorts the last `count` entries by page.
     fn sort_last(&mut self, count: usize) {
-        let begin = (self.first + self.len - count) % self.entries.len();
-        if begin + count > self.entries.len() {
+        if self.first + self.len > self.entries.len() {
             self.entries.rotate_left(self.first);
             self.first = 0;
         }
-        let begin = (self.first + self.len - count) % self.entries.len();
-        self.entries[begin..begin + count].sort_unstable_by_key(|entry| entry.page);
+        let end = self.first + self.len;
+        self.entries[end - count..end].sort_unstable_by_key(|entry| entry.page);
     }
 }
 

@@ -53,7 +53,7 @@ impl Pager {
             let seen = page_word::load(word);
             if seen.state() == State::Resident && page_word::try_lock(word, seen) {
                 let frame = seen.frame();
-                let mapped = self.tables.kernel_maps.is_some() || self.pages.frames.mapped_by(frame, table);
+                let mapped = self.may_map(frame, table);
                 let ready = mapped && (!write || self.pages.frames.dirty(frame));
                 if ready {
                     self.pages.frames.pin(frame);

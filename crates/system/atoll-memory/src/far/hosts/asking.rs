@@ -33,6 +33,13 @@ pub(super) struct Round {
     buffers: [iovec; BATCH + 1],
 }
 
+impl Round {
+    /// Nothing is to be moved, and nothing was.
+    pub(super) fn clear(&mut self) {
+        (self.due, self.done) = ([0; BATCH], [0; BATCH]);
+    }
+}
+
 impl HostsStore {
     /// Does something with a lender, twice where its connection breaks: a lender that does not take a new one is lost.
     pub(super) fn retry<T>(

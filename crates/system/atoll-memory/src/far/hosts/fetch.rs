@@ -60,7 +60,7 @@ impl HostsStore {
         round: &mut Round,
         pages: &[Transfer],
     ) -> Result<(), FarError> {
-        (round.due, round.done) = ([0; BATCH], [0; BATCH]);
+        round.clear();
         let mut rest = Rest::new();
         for (at, t) in pages.iter().enumerate() {
             self.find(round, at, t, &mut rest)?;

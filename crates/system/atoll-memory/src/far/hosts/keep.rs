@@ -90,7 +90,7 @@ impl HostsStore {
         round: &mut Round,
         pages: &[Transfer],
     ) -> Result<(), FarError> {
-        (round.due, round.done) = ([0; BATCH], [0; BATCH]);
+        round.clear();
         lane.connections.turn = lane.connections.turn.wrapping_add(1);
         let mut result = Ok(());
         // Pages of this round that are to be written, and those that go to the file.

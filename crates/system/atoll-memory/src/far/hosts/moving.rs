@@ -161,7 +161,7 @@ impl HostsStore {
         pages: &[Transfer],
     ) -> Result<u64, FarError> {
         let old = round.copies;
-        (round.due, round.done) = ([0; BATCH], [0; BATCH]);
+        round.clear();
         let (mut writing, mut rest, mut moved) = ([false; BATCH], Rest::new(), 0);
         for (at, t) in pages.iter().enumerate() {
             let (Some(copies), Some(sum)) = (old.get(at).copied(), round.sums.get(at).copied()) else {
