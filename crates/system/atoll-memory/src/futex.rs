@@ -7,39 +7,16 @@ use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 
-use crate::{sys, yields};
+use crate::{arch, sys, yields};
 
 const FUTEX_WAIT: usize = 0;
 const FUTEX_WAKE: usize = 1;
 
 /// The futex system call, made without touching the program's `errno`; `timeout` may be null.
-#[cfg(target_arch = "x86_64")]
 fn futex(word: &AtomicU32, operation: usize, value: u32, timeout: *const libc::timespec) -> isize {
-    let result: isize;
+    let arguments = [word.as_ptr() as usize, operation, value as usize, timeout as usize, 0, 0];
     // SAFETY: the futex call reads one aligned word that the reference keeps alive, and the timeout, which is a static's.
-    unsafe {
-        std::arch::asm!(
-            "syscall",
-            inlateout("rax") libc::SYS_futex as isize => result,
-            in("rdi") word.as_ptr(),
-            in("rsi") operation,
-            in("rdx") value as usize,
-            in("r10") timeout,
-            in("r8") 0usize,
-            in("r9") 0usize,
-            lateout("rcx") _,
-            lateout("r11") _,
-            options(nostack)
-        );
-    }
-    result
-}
-
-/// The futex system call on other processors than x86-64, through libc.
-#[cfg(not(target_arch = "x86_64"))]
-fn futex(word: &AtomicU32, operation: usize, value: u32, timeout: *const libc::timespec) -> isize {
-    // SAFETY: the futex call reads one aligned word that the reference keeps alive, and the timeout, which is a static's.
-    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), operation, value as usize, timeout) as isize }
+    unsafe { arch::syscall(libc::SYS_futex, arguments) }
 }
 
 /// Sleeps while `word` holds `expected`. May return early for any reason: callers look again.

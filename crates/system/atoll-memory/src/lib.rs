@@ -2,6 +2,7 @@
 //!
 //! Stands on `atoll-pages` for decisions; the OpenMP runtime and the commands stand on it.
 
+pub mod arch;
 pub mod arena;
 pub mod arena_files;
 pub mod control;

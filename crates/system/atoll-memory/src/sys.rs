@@ -4,7 +4,7 @@
 //!
 //! Rules: no allocation, no locks, no arena access. Each call returns the kernel's value or the positive errno.
 
-use core::arch::asm;
+use crate::arch;
 
 /// A positive errno value as the kernel returned it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -24,15 +24,8 @@ impl std::error::Error for Errno {}
 /// The arguments must be valid for that call; pointers must be valid for what the kernel does with them.
 #[inline]
 pub unsafe fn syscall(number: libc::c_long, a: [usize; 6]) -> Result<usize, Errno> {
-    let result: isize;
-    // SAFETY: the x86-64 system call convention; rcx and r11 are clobbered by the instruction, memory may be
-    // read and written by the kernel (no `nomem`).
-    unsafe {
-        asm!("syscall",
-            inlateout("rax") number as isize => result,
-            in("rdi") a[0], in("rsi") a[1], in("rdx") a[2], in("r10") a[3], in("r8") a[4], in("r9") a[5],
-            lateout("rcx") _, lateout("r11") _, options(nostack));
-    }
+    // SAFETY: forwarded to the caller.
+    let result = unsafe { arch::syscall(number, a) };
     if (-4095..0).contains(&result) { Err(Errno(-result as i32)) } else { Ok(result as usize) }
 }
 
@@ -50,8 +43,8 @@ pub fn parent() -> i32 {
 
 /// The calling process's group.
 pub fn group() -> i32 {
-    // SAFETY: no arguments.
-    unsafe { syscall(libc::SYS_getpgrp, [0; 6]) }.map_or(0, |process| process as i32)
+    // SAFETY: values only; 0 stands for the calling process.
+    unsafe { syscall(libc::SYS_getpgid, [0; 6]) }.map_or(0, |process| process as i32)
 }
 
 /// `ioctl` with a pointer to `argument`, which the kernel may write.
@@ -356,7 +349,8 @@ pub fn private_bytes() -> u64 {
     // SAFETY: a C string, and a buffer of its size.
     let read = unsafe {
         let flags = (libc::O_RDONLY | libc::O_CLOEXEC) as usize;
-        syscall(libc::SYS_open, [c"/proc/self/statm".as_ptr() as usize, flags, 0, 0, 0, 0]).and_then(|fd| {
+        let path = c"/proc/self/statm".as_ptr() as usize;
+        syscall(libc::SYS_openat, [libc::AT_FDCWD as usize, path, flags, 0, 0, 0]).and_then(|fd| {
             let read = read(fd as i32, text.as_mut_ptr(), text.len());
             close(fd as i32);
             read
@@ -403,12 +397,7 @@ pub fn clock_ns(clock: libc::clockid_t) -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// The processor's time stamp counter, in ticks.
-#[inline]
-pub fn ticks() -> u64 {
-    // SAFETY: every x86-64 has it.
-    unsafe { core::arch::x86_64::_rdtsc() }
-}
+pub use arch::ticks;
 
 #[cfg(test)]
 mod tests {

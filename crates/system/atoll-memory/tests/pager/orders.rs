@@ -10,6 +10,8 @@
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicI32, AtomicI64, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
+use atoll_memory::arch;
+
 /// The mark of calls that pass: a sixth argument that no call of the filter's has, but `splice`.
 const PASS: usize = 0x6174_6f6c;
 /// The same for `splice`, whose sixth argument is its flags: to never wait, and that more comes, which a pipe ignores.
@@ -173,14 +175,8 @@ fn kind(number: i64, a: [usize; 6]) -> Option<Call> {
 /// Makes a system call that passes the filter. Returns what the kernel does.
 pub(crate) fn pass(number: i64, mut a: [usize; 6]) -> isize {
     a[5] = if number == libc::SYS_splice { SPLICE_PASS } else { PASS };
-    let result: isize;
     // SAFETY: a call that this program makes anyway.
-    unsafe {
-        std::arch::asm!("syscall", inlateout("rax") number as isize => result,
-            in("rdi") a[0], in("rsi") a[1], in("rdx") a[2], in("r10") a[3], in("r8") a[4], in("r9") a[5],
-            lateout("rcx") _, lateout("r11") _, options(nostack));
-    }
-    result
+    unsafe { arch::syscall(number, a) }
 }
 
 /// Makes the first `bytes` of a call. Of those of userfaultfd the argument says how many were done, and `errno` is returned.
@@ -297,12 +293,10 @@ fn next(plan: &Plan) -> u64 {
 
 unsafe extern "C" fn on_sigsys(_: c_int, _: *mut libc::siginfo_t, context: *mut c_void) {
     // SAFETY: the kernel's signal frame.
-    let registers = unsafe { &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs };
-    let at = |register: c_int| registers[register as usize] as usize;
-    let a = [libc::REG_RDI, libc::REG_RSI, libc::REG_RDX, libc::REG_R10, libc::REG_R8, libc::REG_R9].map(at);
-    let number = registers[libc::REG_RAX as usize];
+    let frame = unsafe { &mut *context.cast::<libc::ucontext_t>() };
+    let (number, a) = arch::call(frame);
     let ordered = kind(number, a).and_then(|call| obey(call, number, a));
-    registers[libc::REG_RAX as usize] = ordered.unwrap_or_else(|| pass(number, a)) as i64;
+    arch::set_result(frame, ordered.unwrap_or_else(|| pass(number, a)));
 }
 
 /// From now on this thread, and the processes that it forks, make these calls as ordered. io_uring is refused, so that the far store in

@@ -6,13 +6,13 @@
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-use atoll_memory::arena;
 use atoll_memory::control::{Control, Settings};
 use atoll_memory::layout::ARENA;
 use atoll_memory::pager::fault::Fault;
 use atoll_memory::pager::{FaultError, Pager};
 use atoll_memory::sys;
 use atoll_memory::uffd::{Delivery, Uffd};
+use atoll_memory::{arch, arena};
 
 use crate::orders;
 
@@ -85,12 +85,12 @@ pub(crate) fn fault(address: usize, write: bool, protection: bool) -> Result<(),
 }
 
 unsafe extern "C" fn on_sigbus(_: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
-    // SAFETY: the kernel's signal frame; bits 0 and 1 of the error code: the page was there, it was a write.
-    let (address, error) = unsafe {
+    // SAFETY: the kernel's signal frame.
+    let (address, access) = unsafe {
         let frame = context.cast::<libc::ucontext_t>();
-        ((*info).si_addr() as usize, (*frame).uc_mcontext.gregs[libc::REG_ERR as usize])
+        ((*info).si_addr() as usize, arch::access(&*frame))
     };
-    match fault(address, error & 2 != 0, error & 1 != 0) {
+    match fault(address, access.write, access.protection) {
         Ok(()) => REFUSED.store(0, Ordering::Relaxed),
         // The access is made again, and the orders may be at an end by then.
         Err(error) if REFUSED.fetch_add(1, Ordering::Relaxed) > PATIENCE => {
