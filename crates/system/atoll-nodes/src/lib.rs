@@ -14,6 +14,7 @@
 //! Source: the Popcorn paper, sections 2 to 4; the barrelfish paper, chapter 7.
 
 pub mod agent;
+mod arch;
 pub mod ask;
 pub mod calls;
 pub mod clock;

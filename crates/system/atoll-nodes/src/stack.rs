@@ -9,6 +9,7 @@
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::arch;
 use atoll_memory::managed;
 use atoll_memory::signals::{self, SignalsBlocked};
 
@@ -75,34 +76,10 @@ impl<R, W: FnOnce() -> R> Job<W, R> {
     }
 }
 
-/// Calls a function, its first argument, with the second one, where `$stack` has moved the stack pointer, and comes back. The
-/// frame can be walked.
-macro_rules! call_on {
-    ($($stack:literal),*) => {
-        core::arch::naked_asm!(
-            ".cfi_startproc",
-            "push rbp",
-            ".cfi_def_cfa_offset 16",
-            ".cfi_offset rbp, -16",
-            "mov rbp, rsp",
-            ".cfi_def_cfa_register rbp",
-            $($stack,)*
-            "mov rax, rdi",
-            "mov rdi, rsi",
-            "call rax",
-            "mov rsp, rbp",
-            "pop rbp",
-            ".cfi_def_cfa rsp, 8",
-            "ret",
-            ".cfi_endproc",
-        )
-    };
-}
-
 /// Calls `function(data)` with a stack that begins in the page below.
 #[unsafe(naked)]
 pub extern "C" fn call_below(function: extern "C" fn(*mut u8), data: *mut u8) {
-    call_on!("and rsp, -4096")
+    arch::call_below!()
 }
 
 /// Calls `function(data)` with a stack that ends at `top`, a multiple of 16.
@@ -111,5 +88,37 @@ pub extern "C" fn call_below(function: extern "C" fn(*mut u8), data: *mut u8) {
 /// Below `top` is room that nobody uses meanwhile.
 #[unsafe(naked)]
 pub unsafe extern "C" fn call_at(function: extern "C" fn(*mut c_void), data: *mut c_void, top: usize) {
-    call_on!("mov rsp, rdx")
+    arch::call_at!()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_runs_on_the_stack_that_it_is_given() {
+        let mut room = vec![0u128; 64 << 10];
+        let range = room.as_mut_ptr_range();
+        // SAFETY: nobody else uses the room.
+        let at = unsafe {
+            on_stack(range.end as usize, || {
+                let here = 0u8;
+                std::hint::black_box(&raw const here) as usize
+            })
+        };
+        assert!((range.start as usize..range.end as usize).contains(&at));
+    }
+
+    #[test]
+    fn work_runs_in_the_page_below() {
+        extern "C" fn note(place: *mut u8) {
+            let here = 0u8;
+            // SAFETY: the caller's word.
+            unsafe { *place.cast::<usize>() = std::hint::black_box(&raw const here) as usize };
+        }
+        let mut at = 0usize;
+        call_below(note, (&raw mut at).cast());
+        let here = &raw const at as usize;
+        assert!(at < here && at / 4096 < here / 4096, "{at:x} {here:x}");
+    }
 }

@@ -12,7 +12,7 @@ use atoll_memory::ending::{end, give_up};
 use atoll_memory::pager::fault::Fault;
 use atoll_memory::pager::{FaultError, Pager};
 use atoll_memory::uffd::{Delivery, Uffd};
-use atoll_memory::{arena, managed, signals, sys};
+use atoll_memory::{arch, arena, managed, signals, sys};
 use atoll_nodes::meeting::meet;
 use atoll_nodes::{agent, heap};
 use atoll_transport::transport::mesh;
@@ -198,14 +198,15 @@ fn handle_faults() {
 
 unsafe extern "C" fn on_fault(_: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     // SAFETY: the kernel's signal frame.
-    let (address, error, blocked) = unsafe {
+    let (address, access, blocked) = unsafe {
         let frame = context.cast::<libc::ucontext_t>();
         // The set's first word is the kernel's.
         let blocked = (&raw const (*frame).uc_sigmask).cast::<u64>().read();
-        ((*info).si_addr() as usize, (*frame).uc_mcontext.gregs[libc::REG_ERR as usize], blocked)
+        ((*info).si_addr() as usize, arch::access(&*frame), blocked)
     };
     let Some(pager) = managed::pager() else { return };
-    let fault = Fault { address, write: error & 2 != 0, protection: error & 1 != 0, table: managed::table() };
+    let arch::Access { write, protection } = access;
+    let fault = Fault { address, write, protection, table: managed::table() };
     signals::enter_handler(blocked);
     // SAFETY: this thread's own executor, which nothing else uses now.
     let handled = pager.fault(unsafe { managed::executor(pager) }, fault);
