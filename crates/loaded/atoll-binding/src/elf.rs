@@ -1,9 +1,9 @@
-//! The parts of the ELF format that this crate reads from memory, and the system call it makes.
+//! The parts of the ELF format that this crate reads from memory, and how it makes pages writable.
 //!
 //! `object` walks these structures. Source: the System V ABI's ELF chapters, the GNU hash table as binutils writes it, and
 //! `<link.h>`.
 
-use core::arch::asm;
+use crate::arch;
 
 /// An entry of a dynamic section.
 #[repr(C)]
@@ -83,12 +83,6 @@ pub(crate) struct Relocation {
     pub(crate) addend: i64,
 }
 
-/// Whether a relocation of this type puts a symbol's address into a word (`R_X86_64_64`, `GLOB_DAT`, `JUMP_SLOT`).
-#[cfg(target_arch = "x86_64")]
-pub(crate) fn is_address(kind: u32) -> bool {
-    matches!(kind, 1 | 6 | 7)
-}
-
 /// The versions that an object needs of one file, in a list with one entry for each file.
 #[repr(C)]
 pub(crate) struct VersionNeeded {
@@ -139,36 +133,15 @@ pub(crate) struct LinkMap {
 
 pub(crate) const AT_PHDR: usize = 3;
 pub(crate) const AT_PHNUM: usize = 5;
-
-/// The dynamic section of the library that this crate is linked into.
-#[cfg(target_arch = "x86_64")]
-pub(crate) fn own_dynamic() -> *const Dynamic {
-    let at;
-    // SAFETY: the linker defines the symbol in every dynamic object, hidden.
-    unsafe { asm!("lea {}, [rip + _DYNAMIC]", out(reg) at, options(nomem, nostack, preserves_flags)) };
-    at
-}
+pub(crate) const AT_HWCAP: usize = 16;
+pub(crate) const AT_HWCAP2: usize = 26;
 
 /// Makes whole pages writable, or read-only again; returns whether the kernel did.
-#[cfg(target_arch = "x86_64")]
 pub(crate) fn protect(range: (usize, usize), writable: bool) -> bool {
-    const MPROTECT: isize = 10;
     let (read, write) = (1usize, 2usize);
-    let result: isize;
+    let protection = if writable { read | write } else { read };
     // SAFETY: the pages are the library's own, and nobody else uses them while it is being set up.
-    unsafe {
-        asm!(
-            "syscall",
-            inlateout("rax") MPROTECT => result,
-            in("rdi") range.0,
-            in("rsi") range.1 - range.0,
-            in("rdx") if writable { read | write } else { read },
-            lateout("rcx") _,
-            lateout("r11") _,
-            options(nostack),
-        );
-    }
-    result == 0
+    unsafe { arch::mprotect(range.0, range.1 - range.0, protection) == 0 }
 }
 
 /// Whether the string begins with these bytes.

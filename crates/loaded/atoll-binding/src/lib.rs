@@ -11,6 +11,7 @@
 #![no_std]
 #![no_builtins]
 
+mod arch;
 mod elf;
 mod object;
 
@@ -39,7 +40,7 @@ pub type Constructor = unsafe extern "C" fn(c_int, *const *const c_char, *const 
 pub unsafe extern "C" fn constructor(_: c_int, _: *const *const c_char, environment: *const *const c_char) {
     // SAFETY: the caller's promise.
     let Some(chain) = (unsafe { Chain::of_process(environment) }) else { return };
-    let Some(own) = chain.object_with_dynamic(elf::own_dynamic()) else { return };
+    let Some(own) = chain.object_with_dynamic(arch::own_dynamic()) else { return };
     rebind(&chain, &own);
     // The unwinder comes with this library and calls libc.
     for needed in own.needed() {

@@ -4,11 +4,13 @@
 
 use core::ffi::c_char;
 
+use crate::arch::{self, Hardware};
 use crate::elf::{self, Dynamic, LinkMap, ProgramHeader, RawSymbol, Relocation};
 
 /// All loaded objects of the process.
 pub(crate) struct Chain {
     first: *const LinkMap,
+    hardware: Hardware,
 }
 
 impl Chain {
@@ -18,6 +20,7 @@ impl Chain {
     /// `environment` is the process's, as the kernel laid it out: the auxiliary vector follows it.
     pub(crate) unsafe fn of_process(environment: *const *const c_char) -> Option<Chain> {
         let (mut headers, mut count) = (core::ptr::null::<ProgramHeader>(), 0);
+        let mut hardware = Hardware::default();
         // SAFETY: the caller's promise; both lists end with a zero.
         unsafe {
             let mut end = environment;
@@ -29,6 +32,8 @@ impl Chain {
                 match (*entry)[0] {
                     elf::AT_PHDR => headers = (*entry)[1] as *const ProgramHeader,
                     elf::AT_PHNUM => count = (*entry)[1],
+                    elf::AT_HWCAP => hardware.first = (*entry)[1],
+                    elf::AT_HWCAP2 => hardware.second = (*entry)[1],
                     _ => {}
                 }
                 entry = entry.add(1);
@@ -43,7 +48,7 @@ impl Chain {
         let dynamic = (base.wrapping_add(find(elf::PT_DYNAMIC)?.address)) as *const Dynamic;
         let debug = entry(dynamic, elf::DT_DEBUG)? as *const elf::Debug;
         // SAFETY: the dynamic linker has set the pointer before any constructor.
-        (!debug.is_null()).then(|| Chain { first: unsafe { (*debug).first } })
+        (!debug.is_null()).then(|| Chain { first: unsafe { (*debug).first }, hardware })
     }
 
     fn objects(&self) -> impl Iterator<Item = Object> {
@@ -52,7 +57,7 @@ impl Chain {
             // SAFETY: null or the dynamic linker's description of a loaded object.
             let map = unsafe { next.as_ref() }?;
             next = map.next;
-            Some(Object::new(map))
+            Some(Object::new(map, self.hardware))
         })
     }
 
@@ -109,17 +114,19 @@ pub(crate) struct Object {
     base: usize,
     name: *const u8,
     dynamic: *const Dynamic,
+    hardware: Hardware,
     strings: usize,
     symbols: usize,
     versions: usize,
 }
 
 impl Object {
-    fn new(map: &LinkMap) -> Object {
+    fn new(map: &LinkMap, hardware: Hardware) -> Object {
         let mut object = Object {
             base: map.base,
             name: map.name,
             dynamic: map.dynamic,
+            hardware,
             strings: 0,
             symbols: 0,
             versions: 0,
@@ -188,7 +195,7 @@ impl Object {
     pub(crate) fn target(&self, relocation: Relocation) -> Target {
         let index = (relocation.info >> 32) as usize;
         // A reference with an addend points into data, since functions have none.
-        if index == 0 || relocation.addend != 0 || !elf::is_address(relocation.info as u32) {
+        if index == 0 || relocation.addend != 0 || !arch::is_address(relocation.info as u32) {
             return Target::None;
         }
         let symbol = self.symbol(index);
@@ -312,8 +319,7 @@ impl Object {
             elf::STT_GNU_IFUNC => {}
             _ => return None,
         }
-        // SAFETY: the library's own choice among its variants; it is relocated, and needs no argument on this processor.
-        let resolve = unsafe { core::mem::transmute::<usize, extern "C" fn() -> usize>(address) };
-        Some(resolve())
+        // SAFETY: the library's own choice among its variants; it is relocated.
+        Some(unsafe { arch::resolve(address, self.hardware) })
     }
 }
