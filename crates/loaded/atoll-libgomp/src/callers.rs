@@ -2,19 +2,19 @@
 //!
 //! Each is a few instructions in front of a function in Rust; [`frames`](crate::frames) has those with any number of arguments.
 
-/// Defines the entry points `$entry`, each of which jumps to `$body` with its return address in `$register`: the register of the
-/// argument that follows the entry point's own.
+/// Defines the entry points `$entry`, each of which jumps to `$body` with its return address as argument `$argument`, counted from
+/// 0: the one that follows the entry point's own.
 ///
 /// # Safety
 /// The same as for `$body`, whose arguments but the last these entry points have.
 #[macro_export]
 macro_rules! with_caller {
-    ($($(#[$attribute:meta])* $entry:ident to $body:ident in $register:literal;)*) => {$(
+    ($($(#[$attribute:meta])* $entry:ident to $body:ident as argument $argument:tt;)*) => {$(
         $(#[$attribute])*
         #[unsafe(naked)]
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $entry() {
-            ::core::arch::naked_asm!(::core::concat!("mov ", $register, ", [rsp]"), "jmp {}", sym $body)
+            $crate::jump_with_caller!($argument, $body)
         }
     )*};
 }

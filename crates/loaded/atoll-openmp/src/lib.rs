@@ -2,6 +2,7 @@
 //!
 //! Stands on `atoll-memory` for pages and on `atoll-nodes` for programs on several nodes; the `atoll` command injects it.
 
+mod arch;
 mod heap;
 mod journal;
 mod omp;

@@ -112,14 +112,14 @@ fn dies(start: *mut c_void) {
 }
 
 with_caller! {
-    malloc to malloc_for in "rsi";
-    calloc to calloc_for in "rdx";
-    realloc to realloc_for in "rdx";
-    memalign to memalign_for in "rdx";
-    aligned_alloc to aligned_alloc_for in "rdx";
-    posix_memalign to posix_memalign_for in "rcx";
-    _Znwm to new_for in "rsi";
-    _Znam to new_array_for in "rsi";
+    malloc to malloc_for as argument 1;
+    calloc to calloc_for as argument 2;
+    realloc to realloc_for as argument 2;
+    memalign to memalign_for as argument 2;
+    aligned_alloc to aligned_alloc_for as argument 2;
+    posix_memalign to posix_memalign_for as argument 3;
+    _Znwm to new_for as argument 1;
+    _Znam to new_array_for as argument 1;
 }
 
 extern "C" fn malloc_for(bytes: usize, caller: usize) -> *mut c_void {

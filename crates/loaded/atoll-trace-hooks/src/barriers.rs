@@ -15,7 +15,7 @@ macro_rules! barriers {
             result
         }
 
-        with_caller! { $name to $body in "rdi"; }
+        with_caller! { $name to $body as argument 0; }
     )*};
 }
 
@@ -43,6 +43,6 @@ extern "C" fn single_copy_end(data: *mut u8, site: usize) {
 }
 
 with_caller! {
-    GOMP_single_copy_start to single_copy_start in "rdi";
-    GOMP_single_copy_end to single_copy_end in "rsi";
+    GOMP_single_copy_start to single_copy_start as argument 0;
+    GOMP_single_copy_end to single_copy_end as argument 1;
 }

@@ -55,6 +55,6 @@ extern "C" fn cancel_barrier(location: *const c_void, thread: i32, site: usize) 
 }
 
 with_caller! {
-    __kmpc_barrier to barrier in "rdx";
-    __kmpc_cancel_barrier to cancel_barrier in "rdx";
+    __kmpc_barrier to barrier as argument 2;
+    __kmpc_cancel_barrier to cancel_barrier as argument 2;
 }

@@ -7,6 +7,7 @@ use std::ffi::c_void;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use atoll_libgomp::{set_thread_word, thread_word};
 use atoll_trace_wire::Stream;
 
 use crate::start::{Mode, filter, mode, pipe};
@@ -18,8 +19,7 @@ thread_local! {
     static BUSY: Cell<bool> = const { Cell::new(false) };
 }
 
-// The thread's stream; null before its first access. This library is loaded from the program's start, so its thread-local data
-// are at a fixed distance from the thread's pointer. Finding them takes two instructions instead of a call.
+// The thread's stream; null before its first access.
 std::arch::global_asm!(
     ".section .tbss.atoll_stream,\"awT\",@nobits",
     ".p2align 3",
@@ -35,30 +35,13 @@ std::arch::global_asm!(
 /// Returns the calling thread's stream; null if there is none yet.
 #[inline(always)]
 fn mine() -> *mut Stream {
-    let stream: *mut Stream;
-    // SAFETY: reads the thread's own variable.
-    unsafe {
-        std::arch::asm!(
-            "mov {0}, qword ptr [rip + atoll_stream@GOTTPOFF]",
-            "mov {0}, qword ptr fs:[{0}]",
-            out(reg) stream,
-            options(nostack, preserves_flags, readonly)
-        );
-    }
-    stream
+    // SAFETY: the word above.
+    unsafe { thread_word!("atoll_stream") as *mut Stream }
 }
 
 fn set_mine(stream: *mut Stream) {
-    // SAFETY: writes the thread's own variable.
-    unsafe {
-        std::arch::asm!(
-            "mov {0}, qword ptr [rip + atoll_stream@GOTTPOFF]",
-            "mov qword ptr fs:[{0}], {1}",
-            out(reg) _,
-            in(reg) stream,
-            options(nostack, preserves_flags)
-        );
-    }
+    // SAFETY: the word above.
+    unsafe { set_thread_word!("atoll_stream", stream as usize) };
 }
 
 static NEXT_THREAD: AtomicU32 = AtomicU32::new(0);

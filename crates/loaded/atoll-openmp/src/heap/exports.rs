@@ -102,23 +102,23 @@ fn allocate(size: usize, alignment: usize, zeroed: bool, caller: usize) -> *mut 
 
 with_caller! {
     /// C's `malloc`.
-    malloc to malloc_for in "rsi";
+    malloc to malloc_for as argument 1;
     /// C's `calloc`.
-    calloc to calloc_for in "rdx";
+    calloc to calloc_for as argument 2;
     /// C's `realloc`.
-    realloc to realloc_for in "rdx";
+    realloc to realloc_for as argument 2;
     /// C's `reallocarray`.
-    reallocarray to reallocarray_for in "rcx";
+    reallocarray to reallocarray_for as argument 3;
     /// C's `memalign`.
-    memalign to memalign_for in "rdx";
+    memalign to memalign_for as argument 2;
     /// C11's `aligned_alloc`.
-    aligned_alloc to memalign_for in "rdx";
+    aligned_alloc to memalign_for as argument 2;
     /// POSIX' `posix_memalign`.
-    posix_memalign to posix_memalign_for in "rcx";
+    posix_memalign to posix_memalign_for as argument 3;
     /// The old `valloc`.
-    valloc to valloc_for in "rsi";
+    valloc to valloc_for as argument 1;
     /// The old `pvalloc`.
-    pvalloc to pvalloc_for in "rsi";
+    pvalloc to pvalloc_for as argument 1;
 }
 
 /// Whether the runtime serves blocks. A request of `size` bytes may be the one that makes the program managed.

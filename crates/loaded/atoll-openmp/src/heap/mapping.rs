@@ -12,7 +12,7 @@ use atoll_memory::sys::{self, Errno};
 use super::large::Content;
 use super::{large, mapped_over, os, shared, unpaged};
 use crate::start::{forked, segment, take_over};
-use crate::state;
+use crate::{arch, state};
 use atoll_nodes::files;
 
 const FAILED: *mut c_void = usize::MAX as *mut c_void;
@@ -91,7 +91,7 @@ unsafe extern "C" fn map(
             take_over::asked(len, caller);
         }
     }
-    let special = libc::MAP_GROWSDOWN | libc::MAP_HUGETLB | libc::MAP_32BIT;
+    let special = libc::MAP_GROWSDOWN | libc::MAP_HUGETLB | arch::MAP_32BIT;
     if flags & libc::MAP_ANONYMOUS == 0
         || flags & special != 0
         || fixed
@@ -270,14 +270,7 @@ pub(crate) unsafe extern "C" fn mmap(
     fd: c_int,
     offset: i64,
 ) -> *mut c_void {
-    core::arch::naked_asm!(
-        "mov rax, [rsp]",
-        "push rax",
-        "call {map}",
-        "add rsp, 8",
-        "ret",
-        map = sym map,
-    )
+    arch::call_with_caller_seventh!(map)
 }
 
 /// C's `mmap64`: `mmap` under its large-file name.
@@ -294,7 +287,7 @@ pub(crate) unsafe extern "C" fn mmap64(
     fd: c_int,
     offset: i64,
 ) -> *mut c_void {
-    core::arch::naked_asm!("jmp {mmap}", mmap = sym mmap)
+    arch::jump_to!(mmap)
 }
 
 /// C's `munmap`.

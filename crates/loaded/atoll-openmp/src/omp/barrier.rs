@@ -159,7 +159,7 @@ pub(crate) extern "C" fn meet_from(site: usize) {
 
 with_caller! {
     /// `void GOMP_barrier(void)`: passes its return address on.
-    GOMP_barrier to meet_from in "rdi";
+    GOMP_barrier to meet_from as argument 0;
 }
 
 #[unsafe(no_mangle)]

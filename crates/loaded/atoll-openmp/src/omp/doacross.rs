@@ -6,6 +6,7 @@
 use super::loops::{Deal, Plan};
 use super::team::{Team, Thread, me};
 use super::workshare;
+use crate::arch::{self, ARGUMENTS};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The progress of one loop's iterations.
@@ -83,7 +84,7 @@ extern "C" fn post(iteration: *const u64) {
     }
 }
 
-/// Waits for the iteration whose numbers are the first six in `registers`, then those in `stack`.
+/// Waits for the iteration whose numbers are the first ones in `registers`, then those in `stack`.
 extern "C" fn wait(registers: *const u64, stack: *const u64) {
     let thread = me();
     let team = thread.team();
@@ -93,7 +94,7 @@ extern "C" fn wait(registers: *const u64, stack: *const u64) {
     }
     let at = |index: usize| {
         // SAFETY: the program passes one number for each nested loop.
-        unsafe { if index < 6 { *registers.add(index) } else { *stack.add(index - 6) } }
+        unsafe { if index < ARGUMENTS { *registers.add(index) } else { *stack.add(index - ARGUMENTS) } }
     };
     let located = current(thread).and_then(|doacross| doacross.locate(at));
     if let Some((word, number)) = located {
@@ -121,25 +122,7 @@ macro_rules! variadic_wait {
         #[unsafe(naked)]
         #[unsafe(no_mangle)]
         extern "C" fn $name() {
-            std::arch::naked_asm!(
-                ".cfi_startproc",
-                "push r9",
-                "push r8",
-                "push rcx",
-                "push rdx",
-                "push rsi",
-                "push rdi",
-                "mov rdi, rsp",
-                "lea rsi, [rsp + 56]",
-                "sub rsp, 8",
-                ".cfi_adjust_cfa_offset 56",
-                "call {wait}",
-                "add rsp, 56",
-                ".cfi_adjust_cfa_offset -56",
-                "ret",
-                ".cfi_endproc",
-                wait = sym wait
-            )
+            arch::call_with_arguments!(wait)
         }
     )*};
 }

@@ -296,9 +296,9 @@ extern "C" fn parallel_reductions(
 
 with_caller! {
     /// `void GOMP_parallel(fn, data, num_threads, flags)`: passes its return address on.
-    GOMP_parallel to parallel in "r8";
+    GOMP_parallel to parallel as argument 4;
     /// `unsigned GOMP_parallel_reductions(fn, data, num_threads, flags)`: passes its return address on.
-    GOMP_parallel_reductions to parallel_reductions in "r8";
+    GOMP_parallel_reductions to parallel_reductions as argument 4;
 }
 
 /// Opens a region in the older form, in which the program calls the leader's part itself.

@@ -8,6 +8,7 @@ use super::loop_calls::{runtime, runtime_in_order};
 use super::loops::{self, Plan};
 use super::parallel;
 use super::team::{Body, Function, Team, me};
+use crate::arch;
 use atoll_libgomp::with_caller;
 
 /// Puts the plan in the team's first work share.
@@ -49,25 +50,11 @@ macro_rules! regions {
         ) {
             region(function, data, asked, flags, call_site, Plan::signed(a, b, step, $schedule, chunk));
         }
-        /// `void (fn, data, num_threads, start, end, incr, chunk, flags)`: repeats the two arguments on the stack and adds its
-        /// return address.
+        /// `void (fn, data, num_threads, start, end, incr, chunk, flags)`: adds its return address.
         #[unsafe(naked)]
         #[unsafe(no_mangle)]
         extern "C" fn $name() {
-            std::arch::naked_asm!(
-                ".cfi_startproc",
-                "mov rax, [rsp]",
-                "push rax",
-                "push qword ptr [rsp + 24]",
-                "push qword ptr [rsp + 24]",
-                ".cfi_adjust_cfa_offset 24",
-                "call {body}",
-                "add rsp, 24",
-                ".cfi_adjust_cfa_offset -24",
-                "ret",
-                ".cfi_endproc",
-                body = sym $body
-            )
+            arch::call_with_caller_ninth!($body)
         }
     )*};
 }
@@ -95,25 +82,11 @@ macro_rules! runtime_regions {
             let (schedule, chunk) = $schedule();
             region(function, data, asked, flags, call_site, Plan::signed(a, b, step, schedule, chunk));
         }
-        /// `void (fn, data, num_threads, start, end, incr, flags)`: repeats the argument on the stack and adds its return
-        /// address.
+        /// `void (fn, data, num_threads, start, end, incr, flags)`: adds its return address.
         #[unsafe(naked)]
         #[unsafe(no_mangle)]
         extern "C" fn $name() {
-            std::arch::naked_asm!(
-                ".cfi_startproc",
-                "mov rax, [rsp]",
-                "sub rsp, 8",
-                "push rax",
-                "push qword ptr [rsp + 24]",
-                ".cfi_adjust_cfa_offset 24",
-                "call {body}",
-                "add rsp, 24",
-                ".cfi_adjust_cfa_offset -24",
-                "ret",
-                ".cfi_endproc",
-                body = sym $body
-            )
+            arch::call_with_caller_eighth!($body)
         }
     )*};
 }
@@ -178,7 +151,7 @@ extern "C" fn parallel_sections(
 
 with_caller! {
     /// `void GOMP_parallel_sections(fn, data, num_threads, count, flags)`: passes its return address on.
-    GOMP_parallel_sections to parallel_sections in "r9";
+    GOMP_parallel_sections to parallel_sections as argument 5;
 }
 
 #[unsafe(no_mangle)]

@@ -16,7 +16,7 @@ use super::{
     forked, imports, late, lifeline, nodes, objects, process, segment, signal, take_over, thread_list,
     unmanaged,
 };
-use crate::{heap, journal, state};
+use crate::{arch, heap, journal, state};
 use atoll_nodes::stack::on_stack;
 
 #[used]
@@ -233,7 +233,7 @@ fn set_up_segment(
 
 /// Moves the mapping that holds the main thread's TLS and thread control block.
 pub(super) fn share_tls(file: &mut PinnedFile) -> Result<(), sys::Errno> {
-    let at = share::thread_pointer();
+    let at = arch::thread_pointer();
     let found = share::mappings().into_iter().find(|m| m.start <= at && at < m.end);
     match found {
         Some(m) if m.writable && m.inode == 0 => file.move_here(m.start, m.end).map(drop),

@@ -15,6 +15,7 @@ use atoll_memory::spin::Spin;
 
 use super::objects::Object;
 use super::{share, thread_list};
+use crate::arch;
 use crate::state::{self, SignalsBlocked};
 
 /// A stretch of the dynamic linker's memory, with the first process's content.
@@ -26,8 +27,8 @@ struct Piece {
 /// A library's thread-local variables that every thread has at the same distance from its control block.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct StaticTls {
-    /// The distance in bytes below the thread's control block.
-    below: usize,
+    /// The distance in bytes from the thread's control block, to the side where the processor has variables.
+    distance: usize,
     /// The address of the variables' initial values and their bytes; the rest up to `bytes` begins as zeros.
     image: usize,
     image_bytes: usize,
@@ -168,12 +169,12 @@ unsafe extern "C" fn look(info: *mut libc::dl_phdr_info, _: usize, search: *mut 
         {
             // The list itself names the place only after its first use.
             let at = __tls_get_addr(&[info.dlpi_tls_modid, 0]);
-            let below = share::thread_pointer().wrapping_sub(at);
-            if below > FARTHEST {
+            let distance = arch::distance_of_variable(at);
+            if distance > FARTHEST {
                 return 0;
             }
             search.found.push(StaticTls {
-                below,
+                distance,
                 image: (info.dlpi_addr + header.p_vaddr) as usize,
                 image_bytes: header.p_filesz as usize,
                 bytes: header.p_memsz as usize,
@@ -235,7 +236,7 @@ fn apply(table: usize, version: usize) {
 impl StaticTls {
     /// Sets the calling thread's variables to their initial values.
     unsafe fn begin(self) {
-        let at = (share::thread_pointer() - self.below) as *mut u8;
+        let at = arch::variable_at(self.distance) as *mut u8;
         // SAFETY: the caller's promise.
         unsafe {
             std::ptr::copy_nonoverlapping(self.image as *const u8, at, self.image_bytes);

@@ -9,6 +9,7 @@ use atoll_memory::pager::Pager;
 use atoll_memory::sys::{self, Errno};
 
 use super::{share, slots};
+use crate::arch;
 
 /// The place of the main stack: the lowest address that it may grow to, the address from which it is used, and its end.
 #[derive(Clone, Copy, Debug)]
@@ -83,20 +84,8 @@ static ASLEEP: AtomicU32 = AtomicU32::new(0);
 
 /// The first thread of another node than the origin sleeps, without a stack.
 pub(crate) fn sleep_for_ever() -> ! {
-    // SAFETY: from here on only registers and one static are used; the call that sleeps is not interrupted, as all signals
-    // are blocked, and made again if it were.
-    unsafe {
-        core::arch::asm!(
-            "mov dword ptr [{asleep}], 1",
-            "2:",
-            "mov eax, {pause}",
-            "syscall",
-            "jmp 2b",
-            asleep = in(reg) ASLEEP.as_ptr(),
-            pause = const libc::SYS_pause,
-            options(noreturn),
-        )
-    }
+    // SAFETY: a static; all signals are blocked.
+    unsafe { arch::sleep_for_ever(ASLEEP.as_ptr()) }
 }
 
 /// Waits until the first thread sleeps.

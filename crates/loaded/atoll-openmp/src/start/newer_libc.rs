@@ -3,8 +3,10 @@
 //! `wrap` has them looked up while the master has one thread; `process` uses them in a new worker, where nothing can be looked
 //! up.
 
-use std::ffi::{CStr, c_int};
+use std::ffi::CStr;
 use std::sync::atomic::{AtomicIsize, AtomicU32, Ordering};
+
+use crate::arch;
 
 static RSEQ_OFFSET: AtomicIsize = AtomicIsize::new(0);
 static RSEQ_SIZE: AtomicU32 = AtomicU32::new(0);
@@ -51,12 +53,7 @@ pub(crate) fn not_single_threaded() {
         unsafe { *single = 0 };
     }
     if minor_version() < ASKS_THE_VARIABLE {
-        let many: c_int = 1;
-        // SAFETY: `multiple_threads` of the thread's head (sysdeps/x86_64/nptl/tls.h), which libc itself sets when a thread is
-        // made.
-        unsafe {
-            std::arch::asm!("mov dword ptr fs:[0x18], {0:e}", in(reg) many, options(nostack, preserves_flags));
-        };
+        arch::set_multiple_threads();
     }
 }
 

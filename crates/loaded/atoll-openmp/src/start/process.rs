@@ -19,8 +19,8 @@ use atoll_memory::uffd::{Delivery, EVENT_PAGEFAULT, Uffd};
 
 use super::slots::Slot;
 use super::{lifeline, linker_state, newer_libc, own_threads, signal, thread_list};
-use crate::state;
 use crate::wrap::replay;
+use crate::{arch, state};
 
 use crate::workers::Entry;
 
@@ -164,8 +164,8 @@ extern "C" fn first_thread(arg: *mut c_void) -> c_int {
     // SAFETY: plain system calls; the rseq area is the starter's, which this thread must not go on using.
     unsafe {
         if let Some(offset) = newer_libc::rseq_area() {
-            let area = super::share::thread_pointer().wrapping_add_signed(offset);
-            let _ = sys::syscall(libc::SYS_rseq, [area, 32, 1, 0x5305_3053, 0, 0]);
+            let area = arch::thread_pointer().wrapping_add_signed(offset);
+            let _ = sys::syscall(libc::SYS_rseq, [area, 32, 1, arch::RSEQ_SIGNATURE, 0, 0]);
         }
         let mut attributes = MaybeUninit::<libc::pthread_attr_t>::uninit();
         libc::pthread_attr_init(attributes.as_mut_ptr());

@@ -3,7 +3,6 @@
 //! Used by the constructor for globals, the main thread's TLS and its stack. A stretch is copied to a file and the file mapped
 //! over it; large globals get pages of the arena instead.
 
-use std::arch::asm;
 use std::io::{BufRead, BufReader};
 
 use atoll_memory::layout;
@@ -11,6 +10,7 @@ use atoll_memory::pager::Pager;
 use atoll_memory::sys::{self, Errno};
 
 use super::objects;
+use crate::arch;
 use crate::heap;
 
 /// The file of all pinned shared memory: the heap, then stacks, then moved memory.
@@ -102,14 +102,6 @@ impl PinnedFile {
 /// A word of this library's own data.
 static OWN_DATA: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
 
-/// Address of the calling thread's control block.
-pub(crate) fn thread_pointer() -> usize {
-    let at: usize;
-    // SAFETY: the first word of the thread control block is its own address.
-    unsafe { asm!("mov {}, fs:0", out(reg) at, options(nostack, readonly)) };
-    at
-}
-
 /// Copies the present pages of `start..end` to the file and maps the file over them.
 pub(crate) fn move_to(fd: i32, offset: u64, start: usize, end: usize) -> Result<(), Errno> {
     let runs = present_runs(start, end)?;
@@ -126,54 +118,18 @@ pub(crate) fn move_to(fd: i32, offset: u64, start: usize, end: usize) -> Result<
 /// Memory outside `runs` reads as zeros, and nobody else changes the stretch meanwhile.
 #[inline(never)]
 unsafe fn copy_and_map(fd: i32, offset: u64, start: usize, end: usize, runs: &[Run]) -> Result<(), Errno> {
-    let result: isize;
-    // SAFETY: pwrite64 of each run, then mmap; registers only.
-    unsafe {
-        asm!(
-            // The next run, until there is none.
-            "2:",
-            "cmp r12, r13",
-            "je 4f",
-            "mov rsi, [r12]",
-            "mov rdx, [r12 + 8]",
-            "sub rdx, rsi",
-            "add r12, 16",
-            // The rest of the run, since the kernel may write less than asked for.
-            "3:",
-            "test rdx, rdx",
-            "jz 2b",
-            "mov rdi, r8",
-            "mov r10, rsi",
-            "sub r10, r14",
-            "add r10, r9",
-            "mov eax, {pwrite}",
-            "syscall",
-            "test rax, rax",
-            "js 5f",
-            "add rsi, rax",
-            "sub rdx, rax",
-            "jmp 3b",
-            "4:",
-            "mov rdi, r14",
-            "mov rsi, r15",
-            "mov edx, {prot}",
-            "mov r10d, {flags}",
-            "mov eax, {mmap}",
-            "syscall",
-            "5:",
-            pwrite = const libc::SYS_pwrite64 as i32,
-            mmap = const libc::SYS_mmap as i32,
-            prot = const libc::PROT_READ | libc::PROT_WRITE,
-            flags = const libc::MAP_SHARED | libc::MAP_NORESERVE | libc::MAP_FIXED,
-            out("rax") result,
-            out("rdi") _, out("rsi") _, out("rdx") _, out("r10") _,
-            in("r8") fd as usize, in("r9") offset as usize,
-            inout("r12") runs.as_ptr() => _, in("r13") runs.as_ptr_range().end,
-            in("r14") start, in("r15") end - start,
-            out("rcx") _, out("r11") _,
-            options(nostack),
-        );
-    }
+    let runs = runs.as_ptr_range();
+    // SAFETY: the caller's promise; a run is two addresses.
+    let result = unsafe {
+        arch::copy_and_map(
+            fd as usize,
+            offset as usize,
+            runs.start.cast(),
+            runs.end.cast(),
+            start,
+            end - start,
+        )
+    };
     if (-4095..0).contains(&result) { Err(Errno(-result as i32)) } else { Ok(()) }
 }
 

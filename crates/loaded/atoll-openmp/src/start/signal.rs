@@ -8,13 +8,14 @@ use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use atoll_memory::arch as processor;
 use atoll_memory::ending::end;
 use atoll_memory::pager::FaultError;
 use atoll_memory::pager::fault::Fault;
 use atoll_memory::{signals, sys};
 
 use super::copies_for_others;
-use crate::state;
+use crate::{arch, state};
 
 /// Bytes of an alternate signal stack.
 pub(crate) const STACK_BYTES: usize = 256 << 10;
@@ -37,10 +38,6 @@ pub(crate) fn is_ours(signal: c_int) -> bool {
     program(signal).is_some()
 }
 
-/// x86 page-fault error code: the page was present / the access was a write.
-const ERROR_PRESENT: i64 = 1;
-const ERROR_WRITE: i64 = 2;
-
 unsafe extern "C" fn on_sigbus(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     // SAFETY: the kernel's signal frame; errno is this thread's and restored.
     unsafe {
@@ -48,7 +45,6 @@ unsafe extern "C" fn on_sigbus(signal: c_int, info: *mut libc::siginfo_t, contex
         let errno = *errno_at;
         let address = (*info).si_addr() as usize;
         let frame = context.cast::<libc::ucontext_t>();
-        let error = (*frame).uc_mcontext.gregs[libc::REG_ERR as usize];
         let Some(pager) = state::pager() else { return pass_on(signal, info, context) };
         if (*info).si_code <= 0 {
             // Sent by somebody, not caused by an access: another process that copies, a worker that wants to exec, or the program.
@@ -69,19 +65,16 @@ unsafe extern "C" fn on_sigbus(signal: c_int, info: *mut libc::siginfo_t, contex
         if pager.is_segment() {
             return pass_on(signal, info, context);
         }
-        let fault = Fault {
-            address,
-            write: error & ERROR_WRITE != 0,
-            protection: error & ERROR_PRESENT != 0,
-            table: state::table(),
-        };
+        let access = processor::access(&*frame);
+        let fault =
+            Fault { address, write: access.write, protection: access.protection, table: state::table() };
         // The set's first word is the kernel's.
         signals::enter_handler((&raw const (*frame).uc_sigmask).cast::<u64>().read());
         let handled = pager.fault(state::executor(pager), fault);
         signals::leave_handler();
         match handled {
             Ok(()) => {
-                let ip = (*frame).uc_mcontext.gregs[libc::REG_RIP as usize] as u64;
+                let ip = processor::instruction(&*frame);
                 crate::journal::faulted(address, fault.write, ip);
                 if pager.samples() && pager.take_sampled(fault.table, address) {
                     crate::journal::touched(address, fault.write, ip);
@@ -174,7 +167,7 @@ const SA_RESTORER: u64 = 0x0400_0000;
 /// The function that a handler returns to.
 #[unsafe(naked)]
 unsafe extern "C" fn restore_frame() {
-    core::arch::naked_asm!("mov eax, 15", "syscall")
+    arch::return_from_signal!()
 }
 
 /// Sets our handler of SIGBUS.

@@ -93,7 +93,8 @@ pub(crate) fn without_input() {
 pub(crate) fn prepare(origin: i32) {
     let Some(process) = call(libc::SYS_pidfd_open, [origin as usize, 0, 0]) else { return };
     let flags = (libc::O_PATH | libc::O_CLOEXEC) as usize;
-    let Some(nothing) = call(libc::SYS_open, [c"/".as_ptr() as usize, flags, 0]) else { return };
+    let root = c"/".as_ptr() as usize;
+    let Some(nothing) = call(libc::SYS_openat, [libc::AT_FDCWD as usize, root, flags]) else { return };
     let high = |fd: c_int| {
         let moved = call(libc::SYS_fcntl, [fd as usize, libc::F_DUPFD_CLOEXEC as usize, NUMBERS]);
         let _ = call(libc::SYS_close, [fd as usize, 0, 0]);

@@ -468,9 +468,9 @@ fn executable(name: &CStr, search: bool) -> Option<std::ffi::CString> {
         // SAFETY: a C string; plain data.
         unsafe {
             let mut st: libc::stat = std::mem::zeroed();
-            let at = (&raw mut st) as usize;
-            sys::syscall(libc::SYS_access, [path.as_ptr() as usize, libc::X_OK as usize, 0, 0, 0, 0]).is_ok()
-                && sys::syscall(libc::SYS_stat, [path.as_ptr() as usize, at, 0, 0, 0, 0]).is_ok()
+            let (here, path, at) = (libc::AT_FDCWD as usize, path.as_ptr() as usize, (&raw mut st) as usize);
+            sys::syscall(libc::SYS_faccessat, [here, path, libc::X_OK as usize, 0, 0, 0]).is_ok()
+                && sys::syscall(libc::SYS_newfstatat, [here, path, at, 0, 0, 0]).is_ok()
                 && st.st_mode & libc::S_IFMT == libc::S_IFREG
         }
     };
@@ -572,7 +572,7 @@ fn runs_directly(file: &CStr) -> bool {
     unsafe {
         let path = file.as_ptr() as usize;
         let flags = (libc::O_RDONLY | libc::O_CLOEXEC) as usize;
-        let Ok(fd) = sys::syscall(libc::SYS_open, [path, flags, 0, 0, 0, 0]) else {
+        let Ok(fd) = sys::syscall(libc::SYS_openat, [libc::AT_FDCWD as usize, path, flags, 0, 0, 0]) else {
             // The file is executable but not readable, so it is a binary.
             return true;
         };

@@ -12,6 +12,7 @@ use atoll_memory::layout;
 use atoll_memory::spin::Spin;
 use atoll_memory::sys;
 
+use crate::arch;
 use crate::heap::{mapped_over, mapping};
 use crate::start::{objects, segment, signal, take_over};
 use crate::state::{self, SignalsBlocked};
@@ -336,19 +337,7 @@ extern "C" fn real_dlopen() -> usize {
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn dlopen() {
-    core::arch::naked_asm!(
-        "push rdi",
-        "push rsi",
-        "sub rsp, 8",
-        "call {before}",
-        "call {real}",
-        "add rsp, 8",
-        "pop rsi",
-        "pop rdi",
-        "jmp rax",
-        before = sym before_dlopen,
-        real = sym real_dlopen,
-    )
+    arch::call_then_jump!(before_dlopen, real_dlopen)
 }
 
 /// `dlclose`: workers forget the library, too, before the next region.

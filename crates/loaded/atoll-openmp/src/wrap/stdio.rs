@@ -22,6 +22,7 @@ use super::paged::{self, Cut};
 use super::stream_calls::putc;
 use super::stream_lock::{FileLock, SHARED, lock};
 use super::travel;
+use crate::arch;
 use crate::heap::streams;
 use crate::state::SignalsBlocked;
 
@@ -477,7 +478,7 @@ macro_rules! jump {
         #[unsafe(naked)]
         #[unsafe(no_mangle)]
         pub(super) unsafe extern "C" fn $name() {
-            core::arch::naked_asm!("jmp {}", sym $target)
+            arch::jump_to!($target)
         }
     )*};
 }

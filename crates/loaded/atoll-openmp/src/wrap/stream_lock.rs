@@ -6,6 +6,7 @@ use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
 
 use super::far_streams;
+use crate::arch;
 
 /// Whether streams are shared and their locks taken here.
 pub(super) static SHARED: AtomicBool = AtomicBool::new(false);
@@ -21,14 +22,6 @@ pub(super) struct FileLock {
     word: AtomicI32,
     count: AtomicI32,
     owner: AtomicUsize,
-}
-
-/// The address by which glibc knows the calling thread.
-fn me() -> usize {
-    let at: usize;
-    // SAFETY: the first word of the thread control block is its own address.
-    unsafe { std::arch::asm!("mov {}, fs:0", out(reg) at, options(nostack, readonly, preserves_flags)) };
-    at
 }
 
 impl FileLock {
@@ -48,7 +41,7 @@ impl FileLock {
     }
 
     pub(super) fn try_acquire(&self) -> bool {
-        let me = me();
+        let me = arch::libc_thread();
         // Relaxed: only this thread itself stores its own address.
         if self.owner.load(Ordering::Relaxed) == me {
             self.count.store(self.count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
@@ -88,7 +81,7 @@ impl FileLock {
         while self.word.swap(2, Ordering::Acquire) != 0 {
             super::sync::futex_wait(&self.word, 2);
         }
-        self.own(me());
+        self.own(arch::libc_thread());
     }
 
     fn release(&self) {

@@ -4,6 +4,7 @@
 //! need a lock take the one of gcc's `GOMP_atomic_start`.
 
 use super::super::critical::{GOMP_atomic_end, GOMP_atomic_start};
+use crate::arch;
 
 #[unsafe(no_mangle)]
 extern "C" fn __kmpc_atomic_start() {
@@ -33,7 +34,7 @@ macro_rules! in_c {
         #[unsafe(naked)]
         #[unsafe(no_mangle)]
         extern "C" fn $name() {
-            std::arch::naked_asm!(concat!("jmp atoll", stringify!($name)))
+            arch::jump_to_name!("atoll", stringify!($name))
         }
     )*};
 }

@@ -6,6 +6,7 @@ use super::super::parallel;
 use super::super::team::{Body, me};
 use super::calls::{self, framed};
 use super::kinds::Location;
+use crate::arch;
 use atoll_libgomp::with_caller;
 
 extern "C" fn fork(_: *const Location, frame: *mut u8, call_site: usize) {
@@ -43,24 +44,7 @@ extern "C" fn fork_if(frame: *mut u8, parallel: i32, call_site: usize) {
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 extern "C" fn __kmpc_fork_call_if() {
-    std::arch::naked_asm!(
-        ".cfi_startproc",
-        "mov r9, [rsp]",
-        "sub rsp, 56",
-        ".cfi_adjust_cfa_offset 56",
-        "mov [rsp], rdx",
-        "mov qword ptr [rsp + 8], 1",
-        "mov [rsp + 16], r8",
-        "mov rdi, rsp",
-        "mov esi, ecx",
-        "mov rdx, r9",
-        "call {body}",
-        "add rsp, 56",
-        ".cfi_adjust_cfa_offset -56",
-        "ret",
-        ".cfi_endproc",
-        body = sym fork_if
-    )
+    arch::call_with_frame_of_one!(fork_if)
 }
 
 extern "C" fn begin_alone(_: *const Location, _: i32, call_site: usize) {
@@ -69,7 +53,7 @@ extern "C" fn begin_alone(_: *const Location, _: i32, call_site: usize) {
 
 with_caller! {
     /// `void __kmpc_serialized_parallel(location, thread)`: passes its return address on.
-    __kmpc_serialized_parallel to begin_alone in "rdx";
+    __kmpc_serialized_parallel to begin_alone as argument 2;
 }
 
 #[unsafe(no_mangle)]

@@ -80,5 +80,5 @@ extern "C" fn end_together(_: *const Location, _: i32, lock: *mut i32, site: usi
 
 with_caller! {
     /// `void __kmpc_end_reduce(location, thread, lock)`: passes its return address on, which follows the construct's barrier.
-    __kmpc_end_reduce to end_together in "rcx";
+    __kmpc_end_reduce to end_together as argument 3;
 }

@@ -19,7 +19,7 @@ extern "C" fn meet(_: *const Location, _: i32, site: usize) {
 
 with_caller! {
     /// `void __kmpc_barrier(location, thread)`: passes its return address on.
-    __kmpc_barrier to meet in "rdx";
+    __kmpc_barrier to meet as argument 2;
 }
 
 /// Waits at a barrier of a region that may be cancelled; returns 1 if it is.

@@ -11,8 +11,8 @@ use super::super::workshare::WorkShare;
 use super::Team;
 use crate::start::own_threads;
 use crate::state;
+use atoll_libgomp::{set_thread_word, thread_word};
 use atoll_memory::futex::Lock;
-use std::arch::asm;
 use std::cell::{Cell, UnsafeCell};
 use std::ptr;
 
@@ -61,17 +61,8 @@ pub(crate) struct Thread {
 /// the model of thread-local storage that makes no call.
 #[inline]
 fn mine() -> *const Thread {
-    let me;
-    // SAFETY: reads the thread's own word, which `me.c` defines.
-    unsafe {
-        asm!(
-            "mov {me}, qword ptr [rip + atoll_me@GOTTPOFF]",
-            "mov {me}, qword ptr fs:[{me}]",
-            me = out(reg) me,
-            options(pure, readonly, nostack, preserves_flags)
-        );
-    }
-    me
+    // SAFETY: `me.c` defines the word.
+    unsafe { thread_word!("atoll_me") as *const Thread }
 }
 
 /// Whether the calling thread is in a region of more than one thread.
@@ -132,16 +123,8 @@ pub(crate) fn retire(descriptor: usize) {
 
 /// Makes `thread` the descriptor of the calling thread.
 pub(crate) fn adopt(thread: &'static Thread) {
-    // SAFETY: writes the thread's own word, which `me.c` defines.
-    unsafe {
-        asm!(
-            "mov {at}, qword ptr [rip + atoll_me@GOTTPOFF]",
-            "mov qword ptr fs:[{at}], {thread}",
-            at = out(reg) _,
-            thread = in(reg) ptr::from_ref(thread),
-            options(nostack, preserves_flags)
-        );
-    }
+    // SAFETY: `me.c` defines the word.
+    unsafe { set_thread_word!("atoll_me", ptr::from_ref(thread) as usize) };
 }
 
 impl Thread {

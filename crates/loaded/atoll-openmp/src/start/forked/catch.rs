@@ -9,11 +9,13 @@ use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
 
+use atoll_memory::arch as processor;
 use atoll_memory::signals;
 use atoll_memory::sys::{self, Errno};
 
 use super::child;
 use super::plan::Plan;
+use crate::arch;
 use crate::start::{objects, signal};
 
 const PR_SET_SYSCALL_USER_DISPATCH: usize = 59;
@@ -85,13 +87,9 @@ pub(super) fn disarm(plan: &Plan) {
 unsafe extern "C" fn on_sigsys(_: c_int, _: *mut libc::siginfo_t, context: *mut c_void) {
     // SAFETY: the kernel's signal frame.
     let frame = unsafe { &mut *context.cast::<libc::ucontext_t>() };
-    let registers = &mut frame.uc_mcontext.gregs;
-    let at = |register: c_int| registers[register as usize] as usize;
-    let arguments = [libc::REG_RDI, libc::REG_RSI, libc::REG_RDX, libc::REG_R10, libc::REG_R8, libc::REG_R9];
-    let (number, arguments) = (at(libc::REG_RAX) as i64, arguments.map(at));
+    let (number, arguments) = processor::call(frame);
     let result = match number {
-        libc::SYS_clone if arguments[0] & libc::CLONE_VM as usize == 0 => fork(arguments[3]),
-        libc::SYS_fork => fork(0),
+        _ if let Some(place) = arch::forks(number, arguments) => fork(place),
         libc::SYS_rt_sigprocmask => {
             let mask = (&raw mut frame.uc_sigmask).cast::<u64>();
             // SAFETY: the set's first word is the kernel's; the rest is what libc asks.
@@ -103,7 +101,7 @@ unsafe extern "C" fn on_sigsys(_: c_int, _: *mut libc::siginfo_t, context: *mut 
             result.map_or_else(|e| -e.0 as isize, |value| value as isize)
         }
     };
-    frame.uc_mcontext.gregs[libc::REG_RAX as usize] = result as i64;
+    processor::set_result(frame, result);
 }
 
 /// Forks by the plan; `number_at` is where libc wants the number of its thread.

@@ -14,6 +14,7 @@ use atoll_memory::uffd::Uffd;
 
 use super::plan::{Meeting, Plan, Range, What};
 use super::watch;
+use crate::arch;
 
 /// From this many bytes on, a stretch is left out of core files, as it is in the parent.
 const LEFT_OUT_OF_CORES: usize = 1 << 30;
@@ -34,47 +35,7 @@ pub(super) unsafe fn clone(plan: *const Plan) -> isize {
 /// Makes the system call with a stack for the new process, which returns on the caller's stack once that is its own.
 #[unsafe(naked)]
 unsafe extern "C" fn clone_on(plan: *const Plan, flags: usize, stack: usize) -> isize {
-    core::arch::naked_asm!(
-        "push rbx",
-        "push rbp",
-        "push r12",
-        "push r13",
-        "push r14",
-        "push r15",
-        "sub rsp, 8",
-        "mov r12, rsp",
-        "mov r13, rdi",
-        "mov rdi, rsi",
-        "mov rsi, rdx",
-        "xor edx, edx",
-        "xor r10d, r10d",
-        "xor r8d, r8d",
-        "mov eax, {clone}",
-        "syscall",
-        "mov rdi, r13",
-        "test rax, rax",
-        "jnz 2f",
-        "call {become_own}",
-        "mov rsp, r12",
-        "xor eax, eax",
-        "jmp 3f",
-        // Nothing above this point of the stack changes before the new process has copied it.
-        "2:",
-        "mov rsi, rax",
-        "call {wait_for}",
-        "3:",
-        "add rsp, 8",
-        "pop r15",
-        "pop r14",
-        "pop r13",
-        "pop r12",
-        "pop rbp",
-        "pop rbx",
-        "ret",
-        clone = const libc::SYS_clone as i32,
-        become_own = sym become_own,
-        wait_for = sym wait_for,
-    )
+    arch::fork_on!(become_own, wait_for)
 }
 
 fn futex(word: usize, operation: i32, value: u32, nanoseconds: i64) {

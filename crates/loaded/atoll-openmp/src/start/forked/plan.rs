@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicI32, AtomicU32};
 use atoll_memory::layout;
 use atoll_memory::sys::{self, Errno};
 
-use super::super::share;
+use crate::arch;
 
 /// Bytes of memory through which pages travel to the new process.
 pub(super) const BOUNCE_BYTES: usize = 256 << 10;
@@ -260,7 +260,7 @@ pub(super) fn stacks_in_use() -> [usize; 3] {
     let _ = unsafe { sys::syscall(libc::SYS_sigaltstack, [0, at, 0, 0, 0, 0]) };
     // What the calls between here and the fork put on the stack lies below.
     const BELOW: usize = 64 << 10;
-    [at - BELOW, share::thread_pointer(), alternate.ss_sp as usize]
+    [at - BELOW, arch::thread_pointer(), alternate.ss_sp as usize]
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use atoll_memory::sys::{self, Errno};
 use super::child;
 use super::plan::Meeting;
 use super::serve;
+use crate::arch;
 
 const STACK_BYTES: usize = 64 << 10;
 /// The thread belongs to its process, but has a table of descriptors of its own: the program never sees what the thread holds.
@@ -50,33 +51,7 @@ pub(super) fn begin(meeting: *const Meeting, faults: i32, parent: i32) -> Result
 /// Makes the thread, which ends without a stack: it unmaps its own.
 #[unsafe(naked)]
 unsafe extern "C" fn clone_on(flags: usize, stack: usize, watch: *const Watch) -> isize {
-    core::arch::naked_asm!(
-        "mov r9, rdx",
-        "xor edx, edx",
-        "xor r10d, r10d",
-        "xor r8d, r8d",
-        "mov eax, {clone}",
-        "syscall",
-        "test rax, rax",
-        "jnz 2f",
-        "mov rdi, r9",
-        "call {run}",
-        "mov rdi, rax",
-        "mov esi, {bytes}",
-        "mov eax, {munmap}",
-        "syscall",
-        "xor edi, edi",
-        "mov eax, {exit}",
-        "syscall",
-        "ud2",
-        "2:",
-        "ret",
-        clone = const libc::SYS_clone as i32,
-        run = sym run,
-        bytes = const STACK_BYTES,
-        munmap = const libc::SYS_munmap as i32,
-        exit = const libc::SYS_exit as i32,
-    )
+    arch::thread_on!(run, STACK_BYTES)
 }
 
 /// Watches until the memory is complete. Returns the lower end of the thread's stack.
