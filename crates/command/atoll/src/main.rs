@@ -5,6 +5,7 @@
 // Modules that only the other commands use.
 #![cfg_attr(not(feature = "tools"), allow(dead_code, unused_imports))]
 
+mod arch;
 #[cfg(feature = "tools")]
 mod bench;
 mod cgroup;

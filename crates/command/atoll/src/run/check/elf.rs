@@ -7,6 +7,8 @@ use object::elf;
 use object::read::elf::{Dyn, FileHeader, ProgramHeader, SectionHeader, Sym};
 use object::{Endianness, ReadCache, ReadRef};
 
+use crate::arch;
+
 /// The reason why a file cannot be looked at.
 #[derive(thiserror::Error, Debug)]
 pub(crate) enum ElfError {
@@ -40,7 +42,7 @@ pub(crate) struct Elf {
 /// The kinds of files, by their first bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// A 64-bit x86 executable or library.
+    /// A 64-bit executable or library for this processor.
     Native,
     /// An ELF file of 32 bits.
     Bits32,
@@ -63,8 +65,12 @@ pub(crate) fn kind(head: &[u8]) -> Kind {
         [0x7f, b'E', b'L', b'F', class, data, ..] if head.len() >= 20 => {
             let machine = u16::from_le_bytes([head[18], head[19]]);
             match (elf::FileClass(*class), elf::DataEncoding(*data), elf::Machine(machine)) {
-                (elf::ELFCLASS64, elf::ELFDATA2LSB, elf::EM_X86_64) => Kind::Native,
-                (elf::ELFCLASS32, elf::ELFDATA2LSB, elf::EM_386 | elf::EM_X86_64) => Kind::Bits32,
+                (elf::ELFCLASS64, elf::ELFDATA2LSB, arch::MACHINE) => Kind::Native,
+                (elf::ELFCLASS32, elf::ELFDATA2LSB, machine)
+                    if arch::MACHINES_OF_32_BITS.contains(&machine) =>
+                {
+                    Kind::Bits32
+                }
                 _ => Kind::Foreign,
             }
         }
@@ -160,9 +166,11 @@ mod tests {
             head[18..].copy_from_slice(&machine.to_le_bytes());
             kind(&head)
         };
-        assert_eq!(elf(2, 1, 62), Kind::Native);
-        assert_eq!(elf(1, 1, 3), Kind::Bits32);
-        assert_eq!(elf(2, 1, 183), Kind::Foreign);
+        let [bits_32, _] = arch::MACHINES_OF_32_BITS;
+        let foreign = [62, 183].into_iter().find(|machine| *machine != arch::MACHINE.0).unwrap();
+        assert_eq!(elf(2, 1, arch::MACHINE.0), Kind::Native);
+        assert_eq!(elf(1, 1, bits_32.0), Kind::Bits32);
+        assert_eq!(elf(2, 1, foreign), Kind::Foreign);
         assert_eq!(kind(b"#! /bin/sh -e\necho"), Kind::Script("/bin/sh".into()));
         assert_eq!(kind(b"#!"), Kind::Script(String::new()));
         assert_eq!(kind(b"echo"), Kind::Other);

@@ -6,13 +6,10 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use super::elf::{Elf, Kind, kind};
+use crate::arch::{CACHE_FLAGS, DIRECTORIES};
 
 const CACHE: &str = "/etc/ld.so.cache";
 const CACHE_MAGIC: &[u8] = b"glibc-ld.so.cache1.1";
-/// The value of `FLAG_ELF_LIBC6` for x86-64.
-const CACHE_FLAGS: u32 = 0x0303;
-const DIRECTORIES: [&str; 6] =
-    ["/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib64", "/usr/lib64", "/lib", "/usr/lib"];
 
 /// The search paths of the environment and the machine.
 pub(crate) struct Libraries {
@@ -58,7 +55,7 @@ fn is_native(path: &Path) -> bool {
     path.is_file() && head(path).is_ok_and(|head| kind(&head) == Kind::Native)
 }
 
-/// Returns names and paths of the x86-64 libraries in the linker's cache; the first entry of a name counts.
+/// Returns names and paths of this processor's libraries in the linker's cache; the first entry of a name counts.
 fn parse_cache(bytes: &[u8]) -> Option<HashMap<String, PathBuf>> {
     // A cache in the old format may stand in front.
     let start = bytes.windows(CACHE_MAGIC.len()).position(|w| w == CACHE_MAGIC)?;

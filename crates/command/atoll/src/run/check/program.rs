@@ -34,7 +34,7 @@ pub(crate) enum CheckError {
     #[error("{0} is a 32-bit program, and atoll runs 64-bit ones: build it with -m64")]
     Bits32(String),
     /// The program is for another architecture.
-    #[error("{0} is a program for another architecture than this machine's x86-64: build it here")]
+    #[error("{0} is a program for another architecture than this machine's {NAME}: build it here", NAME = crate::arch::NAME)]
     Foreign(String),
     /// The dynamic linker ignores LD_PRELOAD for the program.
     #[error("{0} is {1}, so the kernel lets nothing be loaded into it: run a copy without that")]

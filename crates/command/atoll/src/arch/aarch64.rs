@@ -1,0 +1,16 @@
+//! What the command knows of aarch64. Source: glibc's `sysdeps/generic/ldconfig.h` for the flags of the linker's cache.
+
+use object::elf;
+
+/// The number of this processor in ELF files.
+pub(crate) const MACHINE: elf::Machine = elf::EM_AARCH64;
+
+/// Numbers of processors whose 32-bit programs this machine may run, but atoll does not.
+pub(crate) const MACHINES_OF_32_BITS: [elf::Machine; 2] = [elf::EM_ARM, elf::EM_AARCH64];
+
+/// The flags of this processor's libraries in the dynamic linker's cache (`FLAG_AARCH64_LIB64` and `FLAG_ELF_LIBC6`).
+pub(crate) const CACHE_FLAGS: u32 = 0x0a03;
+
+/// Where Debian keeps this processor's libraries, and other systems.
+pub(crate) const DIRECTORIES: [&str; 6] =
+    ["/lib/aarch64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/lib64", "/usr/lib64", "/lib", "/usr/lib"];
