@@ -14,9 +14,12 @@ fn plain(source: &str) -> PathBuf {
     helper_with(source, &["-fno-openmp", "-pthread"])
 }
 
+/// Far memory that copies pages, and that which lets them stay where they lie.
+const FARS: [&str; 2] = ["--far lz4", "--far auto"];
+
 /// Checks that the program runs as natively under a limit that it does not fit into.
-fn as_natively(program: &Atoll, atoll: &Atoll, near: &str) -> Outcome {
-    let run = atoll.clone().with(&format!("--near {near} --far lz4")).run().exits(0).like(&program.run());
+fn as_natively(program: &Atoll, atoll: &Atoll, near: &str, far: &str) -> Outcome {
+    let run = atoll.clone().with(&format!("--near {near} {far}")).run().exits(0).like(&program.run());
     assert_eq!(run.stderr.matches(TAKEN).count(), 1, "{}", run.told());
     assert!(run.figure("total/major_faults") > 0, "nothing came back from far memory: {}", run.told());
     let near = run.figure("settings/near_bytes");
@@ -25,8 +28,8 @@ fn as_natively(program: &Atoll, atoll: &Atoll, near: &str) -> Outcome {
 }
 
 fn helper_as_natively(source: &str, near: &str) {
-    for _ in 0..2 {
-        as_natively(&native(plain(source)), &Atoll::new(plain(source)), near);
+    for far in FARS {
+        as_natively(&native(plain(source)), &Atoll::new(plain(source)), near, far);
     }
 }
 
@@ -48,9 +51,22 @@ fn protections_were_ignored() {
 fn no_write_through_mappings_of_the_kernels_own_is_lost() {
     let program = native(plain("table_of_threads.c"));
     for way in ["", "--page 64K", "--faults thread", "--policy fifo", "--policy lru"] {
-        let run = as_natively(&program, &Atoll::new(plain("table_of_threads.c")).with(way), "24M");
-        let is_told = way == "--policy lru";
-        assert_eq!(run.figure("total/minor_faults") > 0, is_told, "{}", run.told());
+        for far in FARS {
+            let run = as_natively(&program, &Atoll::new(plain("table_of_threads.c")).with(way), "24M", far);
+            let is_told = way == "--policy lru";
+            assert_eq!(run.figure("total/minor_faults") > 0, is_told, "{}", run.told());
+        }
+    }
+}
+
+/// Where far pages stay where they lie, an access to them raises SIGSEGV, which the program may have handlers for, block, and die of.
+#[test]
+fn a_programs_own_segmentation_faults_are_its_own() {
+    let program = native(plain("own_faults.c"));
+    for far in FARS {
+        as_natively(&program, &Atoll::new(plain("own_faults.c")), "24M", far);
+        let ends = Atoll::new(plain("own_faults.c")).with("--near 24M").with(far).arg("ends");
+        ends.run().dies_by(libc::SIGSEGV).like(&program.clone().arg("ends").run());
     }
 }
 
@@ -96,7 +112,8 @@ fn a_runtime_that_came_late_left_the_program_unmanaged() {
     let program = helper_with("late_runtime.c", &["-fno-openmp", "-pthread"]);
     let library = helper_with("late_sum.c", &["-shared", "-fPIC"]);
     let run = |run: Atoll| run.arg(&library);
-    let told = as_natively(&run(native(&program)), &run(Atoll::new(&program).with("--workers 3")), "24M");
+    let told =
+        as_natively(&run(native(&program)), &run(Atoll::new(&program).with("--workers 3")), "24M", FARS[1]);
     assert_eq!(
         told.summary.as_ref().and_then(|s| s["workers"].as_array()).map_or(0, Vec::len),
         3,
@@ -145,7 +162,7 @@ print(sorted(sums), float(b.sum()), sum(map(len, [str(i) for i in range(200_000)
 ";
     let Some(python) = numpy() else { skip!("no Python with NumPy here") };
     let run = |run: Atoll| run.arg("-c").arg(TEXT).env("PYTHONHASHSEED", "0");
-    as_natively(&run(native(python)), &run(Atoll::new(python)), "64M");
+    as_natively(&run(native(python)), &run(Atoll::new(python)), "64M", FARS[1]);
 }
 
 /// R's libraries bring OpenMP: its `fork` failed.
@@ -157,5 +174,5 @@ print(system('echo spawned', intern = TRUE)); print(unlist(parallel::mclapply(1:
         skip!("no R here");
     }
     let run = |run: Atoll| run.arg("-e").arg(TEXT);
-    as_natively(&run(native("Rscript")), &run(Atoll::new("Rscript")), "110M");
+    as_natively(&run(native("Rscript")), &run(Atoll::new("Rscript")), "110M", FARS[1]);
 }

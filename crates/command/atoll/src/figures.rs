@@ -178,6 +178,7 @@ fn memory(t: &control::Totals) -> Memory {
         table_bytes: get(&t.table_bytes),
         far_bytes: get(&t.far_bytes),
         far_stored_bytes: get(&t.far_stored_bytes),
+        far_plain_bytes: get(&t.far_plain_bytes),
         tried_bytes: get(&t.tried_bytes),
         tried_packed_bytes: get(&t.tried_packed_bytes),
     }

@@ -277,6 +277,8 @@ pub struct Memory {
     pub far_bytes: u64,
     /// The bytes that far memory really takes.
     pub far_stored_bytes: u64,
+    /// The part of that in which `auto` has pages as they are, as the machine has plenty of memory.
+    pub far_plain_bytes: u64,
     /// Where far memory is a file: bytes of evicted pages on which compressing was tried.
     pub tried_bytes: u64,
     /// The bytes that these would take compressed with lz4.

@@ -275,6 +275,8 @@ pub struct Totals {
     pub far_bytes: AtomicU64,
     /// Bytes far memory really takes.
     pub far_stored_bytes: AtomicU64,
+    /// The part of that in which pages lie as they are, as the machine has plenty of memory.
+    pub far_plain_bytes: AtomicU64,
     /// Bytes of this host's memory that far memory takes, where it counts as near.
     pub far_memory_bytes: AtomicU64,
     /// Where far memory is a file: bytes of evicted pages on which compressing was tried.

@@ -60,6 +60,9 @@ fn at_this_limit(f: &Figures) -> Vec<String> {
         tips.push(format!("--page 64K (a fault brought {together:.0} pages side by side)"));
     }
     let is_file = s.far == "file" || s.far.starts_with("file:");
+    // Pages that are to lie as they are say nothing of compression.
+    let [far, stored] =
+        [m.far_bytes, m.far_stored_bytes].map(|bytes| bytes.saturating_sub(m.far_plain_bytes));
     if is_file && m.tried_bytes >= TRIED {
         let packed = m.tried_packed_bytes as f64 / m.tried_bytes as f64;
         if packed <= SMALL {
@@ -68,11 +71,11 @@ fn at_this_limit(f: &Figures) -> Vec<String> {
         }
     } else if !is_file
         && !["ram", "hosts"].contains(&s.far.as_str())
-        && m.far_bytes >= m.data_peak_bytes / 4
-        && m.far_bytes > 0
+        && far >= m.data_peak_bytes / 4
+        && far > 0
     {
         // A program's memory that is freed at its end is no longer counted.
-        let packed = m.far_stored_bytes as f64 / m.far_bytes as f64;
+        let packed = stored as f64 / far as f64;
         if packed >= LARGE {
             let saved = (100.0 * (1.0 - packed)).max(0.0);
             tips.push(format!("--far ram (compressing saves {saved:.0}%)"));

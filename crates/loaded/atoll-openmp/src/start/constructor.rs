@@ -149,7 +149,7 @@ fn set_up(control: &'static Control, objects: &[objects::Object], in_stack: usiz
     control.workers.store(1, Ordering::Relaxed);
     control.figures[0].pid.store(std::process::id() as i32, Ordering::Relaxed);
     use_signal_stack()?;
-    signal::install();
+    signal::install(pager);
     state::manage(pager);
     state::become_worker(0, 0);
     if let Err(e) = pager.check_near() {
@@ -222,7 +222,7 @@ fn set_up_segment(
     state::manage(pager);
     state::become_worker(0, 0);
     use_signal_stack().map_err(|_| "the segment is too small: raise --segment-size".to_owned())?;
-    signal::install();
+    signal::install(pager);
     late::begin(file, objects);
     control.start_ticks.store(sys::ticks(), Ordering::Relaxed);
     crate::wrap::init();

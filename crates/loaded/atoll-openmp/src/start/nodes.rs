@@ -73,7 +73,7 @@ pub(super) fn set_up(
     meeting.origin().into_iter().for_each(wrap::process::adopt);
     let program = Box::new(OpenMp::new(nodes));
     use_signal_stack()?;
-    signal::install();
+    signal::install(pager);
     stray::install();
     wrap::elsewhere::allow();
     let begin = Node { control, pager, faults, main_stack };

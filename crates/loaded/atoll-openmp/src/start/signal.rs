@@ -1,4 +1,5 @@
-//! SIGBUS: how a fault on paged memory reaches the pager, and how other signals that our handlers get reach the program.
+//! SIGBUS, and SIGSEGV where far pages have a guard: how a fault on paged memory reaches the pager, and how other signals that our handlers
+//! get reach the program.
 //!
 //! Installed by the constructor; runs on an alternate stack of each worker.
 //!
@@ -10,8 +11,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use atoll_memory::arch as processor;
 use atoll_memory::ending::end;
-use atoll_memory::pager::FaultError;
 use atoll_memory::pager::fault::Fault;
+use atoll_memory::pager::{FaultError, Pager};
 use atoll_memory::{signals, sys};
 
 use super::copies_for_others;
@@ -27,8 +28,10 @@ static PROGRAM: [[AtomicUsize; 2]; 2] = [const { [const { AtomicUsize::new(0) };
 fn program(signal: c_int) -> Option<&'static [AtomicUsize; 2]> {
     match signal {
         libc::SIGBUS if state::pager().is_some() => Some(&PROGRAM[0]),
-        // Memory that only another node has.
-        libc::SIGSEGV if atoll_nodes::active() => Some(&PROGRAM[1]),
+        // Memory that only another node has, or far pages.
+        libc::SIGSEGV if atoll_nodes::active() || state::pager().is_some_and(Pager::guards_far_pages) => {
+            Some(&PROGRAM[1])
+        }
         _ => None,
     }
 }
@@ -38,7 +41,7 @@ pub(crate) fn is_ours(signal: c_int) -> bool {
     program(signal).is_some()
 }
 
-unsafe extern "C" fn on_sigbus(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
+unsafe extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     // SAFETY: the kernel's signal frame; errno is this thread's and restored.
     unsafe {
         let errno_at = libc::__errno_location();
@@ -62,7 +65,11 @@ unsafe extern "C" fn on_sigbus(signal: c_int, info: *mut libc::siginfo_t, contex
             crate::wrap::serve_request();
             return pass_on(signal, info, context);
         }
-        if pager.is_segment() {
+        /// SIGSEGV's code for an address where nothing is mapped, which a guard reads as.
+        const SEGV_MAPERR: c_int = 1;
+        let is_of_pages =
+            signal != libc::SIGSEGV || (*info).si_code == SEGV_MAPERR && pager.is_guarded(address);
+        if pager.is_segment() || !is_of_pages {
             return pass_on(signal, info, context);
         }
         let access = processor::access(&*frame);
@@ -95,6 +102,13 @@ unsafe extern "C" fn on_sigbus(signal: c_int, info: *mut libc::siginfo_t, contex
 /// Called in a handler, with its arguments.
 pub(super) unsafe fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     let (handler, flags) = program_handler(signal);
+    if signal == libc::SIGSEGV {
+        // Handlers of this signal may wait for other signals, or never return: they run with the mask that the kernel would give them.
+        // SAFETY: the kernel's signal frame; the set's first word is the kernel's.
+        let before =
+            unsafe { (&raw const (*context.cast::<libc::ucontext_t>()).uc_sigmask).cast::<u64>().read() };
+        signals::set_mask(before);
+    }
     match handler {
         libc::SIG_DFL => {
             // SAFETY: sets the default action; the access is then made again, and the kernel ends the process as without us.
@@ -170,41 +184,51 @@ unsafe extern "C" fn restore_frame() {
     arch::return_from_signal!()
 }
 
-/// Sets our handler of SIGBUS.
-pub(crate) fn install() {
+/// Sets our handler of SIGBUS, and that of SIGSEGV if the pager has need of it.
+pub(crate) fn install(pager: &Pager) {
     // SAFETY: sigaction is plain data.
     let mut action: libc::sigaction = unsafe { MaybeUninit::zeroed().assume_init() };
-    action.sa_sigaction = on_sigbus as *const () as usize;
+    action.sa_sigaction = on_fault as *const () as usize;
     action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESTART;
     // While a fault is handled no handler of the program may run, as it could fault itself.
     // SAFETY: a valid set.
     unsafe { libc::sigfillset(&raw mut action.sa_mask) };
     real_sigaction(libc::SIGBUS, &action);
+    if pager.guards_far_pages() {
+        keep_action(libc::SIGSEGV, &PROGRAM[1]);
+        real_sigaction(libc::SIGSEGV, &action);
+    }
 }
 
-/// Sets our handler of SIGBUS in a program that runs already, and keeps the program's action.
-pub(super) fn adopt() {
+/// The same in a program that runs already: the program's action is kept.
+pub(super) fn adopt(pager: &Pager) {
+    keep_action(libc::SIGBUS, &PROGRAM[0]);
+    install(pager);
+}
+
+/// Records the program's action for a signal that we are about to handle.
+fn keep_action(signal: c_int, [handler, flags]: &[AtomicUsize; 2]) {
     // The words of `KernelAction`: handler, flags, restorer, mask.
     let mut words = [0u64; 4];
     let at = words.as_mut_ptr() as usize;
     // SAFETY: the kernel's structure, eight mask bytes.
-    let known = unsafe { sys::syscall(libc::SYS_rt_sigaction, [libc::SIGBUS as usize, 0, at, 8, 0, 0]) };
+    let known = unsafe { sys::syscall(libc::SYS_rt_sigaction, [signal as usize, 0, at, 8, 0, 0]) };
     if known.is_ok() {
-        let [[handler, flags], _] = &PROGRAM;
         handler.store(words[0] as usize, Ordering::Relaxed);
         flags.store((words[1] & !SA_RESTORER) as usize, Ordering::Relaxed);
     }
-    install();
 }
 
-/// Gives SIGBUS back to the program, in a process in which nothing is paged any longer.
+/// Gives the signals that we handle back to the program, in a process in which nothing is paged any longer.
 pub(super) fn give_back() {
-    let (handler, flags) = program_handler(libc::SIGBUS);
-    // SAFETY: sigaction is plain data.
-    let mut action: libc::sigaction = unsafe { MaybeUninit::zeroed().assume_init() };
-    action.sa_sigaction = handler;
-    action.sa_flags = flags;
-    real_sigaction(libc::SIGBUS, &action);
+    for signal in [libc::SIGBUS, libc::SIGSEGV].into_iter().filter(|signal| is_ours(*signal)) {
+        let (handler, flags) = program_handler(signal);
+        // SAFETY: sigaction is plain data.
+        let mut action: libc::sigaction = unsafe { MaybeUninit::zeroed().assume_init() };
+        action.sa_sigaction = handler;
+        action.sa_flags = flags;
+        real_sigaction(signal, &action);
+    }
 }
 
 /// Gives the calling thread an alternate stack of [`STACK_BYTES`] at `at`.

@@ -266,7 +266,7 @@ fn set_up(control: &'static Control) -> Result<(), String> {
     state::set_serves_faults();
     control.workers.store(1, Ordering::Relaxed);
     control.figures[0].pid.store(std::process::id() as i32, Ordering::Relaxed);
-    signal::adopt();
+    signal::adopt(pager);
     state::set_first_without_number(true);
     state::manage(pager);
     STATE.store(TAKEN, Ordering::Release);

@@ -1,7 +1,7 @@
-//! Signals: SIGBUS stays with the pager, and SIGSEGV on several nodes with `start::stray`, whatever the program asks for.
+//! Signals: SIGBUS and SIGSEGV stay with the pager, and SIGSEGV on several nodes with `start::stray`, whatever the program asks for.
 //!
 //! The program's actions for these signals are recorded, and carried out for those signals that are the program's own. No mask
-//! ever blocks SIGBUS, no handler runs with it blocked, and the alternate stack of a worker stays ours. On several nodes all
+//! ever blocks them, no handler runs with them blocked, and the alternate stack of a worker stays ours. On several nodes all
 //! handlers run on that stack: the main stack is paged, and the kernel could not write a signal's frame to a page that is
 //! elsewhere.
 
@@ -14,11 +14,12 @@ use super::lend::{self, Argument as _};
 use crate::start::{signal, take_over};
 use crate::state;
 
-const SIGBUS: u64 = 1 << (libc::SIGBUS - 1);
+/// The signals by which faults arrive.
+const FAULTS: u64 = 1 << (libc::SIGBUS - 1) | 1 << (libc::SIGSEGV - 1);
 
-/// Whether masks must not block SIGBUS. That holds also in a program that may be managed later, as its threads keep their
+/// Whether masks must not block the signals of faults. That holds also in a program that may be managed later, as its threads keep their
 /// masks.
-fn keeps_sigbus() -> bool {
+fn keeps_faults() -> bool {
     state::pager().is_some() || take_over::is_watched()
 }
 
@@ -28,14 +29,14 @@ fn fail(errno: c_int) -> c_int {
     -1
 }
 
-/// A copy of a signal set without SIGBUS.
+/// A copy of a signal set without the signals of faults.
 ///
 /// # Safety
 /// `set` must be valid or null.
 unsafe fn without(set: *const u64) -> [u64; 16] {
     let mut copy = [0; 16];
     // SAFETY: a sigset_t is 16 words, of which the kernel knows one; by the caller.
-    unsafe { copy[0] = *set & !SIGBUS };
+    unsafe { copy[0] = *set & !FAULTS };
     copy
 }
 
@@ -52,7 +53,7 @@ pub(super) unsafe extern "C" fn sigaction(
     old: *mut libc::sigaction,
 ) -> c_int {
     let call = real!("sigaction", Sigaction);
-    if !keeps_sigbus() {
+    if !keeps_faults() {
         // SAFETY: the caller's arguments.
         return unsafe { call(number, new, old) };
     }
@@ -63,7 +64,9 @@ pub(super) unsafe extern "C" fn sigaction(
                 return call(number, new, old);
             }
             let mut action = *new;
-            libc::sigdelset(&raw mut action.sa_mask, libc::SIGBUS);
+            for fault in [libc::SIGBUS, libc::SIGSEGV] {
+                libc::sigdelset(&raw mut action.sa_mask, fault);
+            }
             if atoll_nodes::active() {
                 action.sa_flags |= libc::SA_ONSTACK;
             }
@@ -139,7 +142,7 @@ signal_functions! {
     sigset 0;
 }
 
-macro_rules! refused_for_sigbus {
+macro_rules! refused_for_faults {
     ($($name:ident ( $($more:ident),* );)*) => {$(
         /// The function of this name in libc.
         ///
@@ -157,7 +160,7 @@ macro_rules! refused_for_sigbus {
     )*};
 }
 
-refused_for_sigbus! {
+refused_for_faults! {
     sighold();
     sigignore();
     siginterrupt(flag);
@@ -177,7 +180,7 @@ macro_rules! masks {
             // SAFETY: the caller's sets, near for the call.
             let result = unsafe {
                 let old = lend::memory(old as usize, 8, true);
-                if set.is_null() || how == libc::SIG_UNBLOCK || !keeps_sigbus() {
+                if set.is_null() || how == libc::SIG_UNBLOCK || !keeps_faults() {
                     let set = lend::memory(set as usize, 8, false);
                     call(how, set.at() as *const u64, old.at() as *mut u64)
                 } else {
@@ -210,7 +213,7 @@ macro_rules! with_mask {
             );
             // SAFETY: the caller's arguments.
             unsafe {
-                if !keeps_sigbus() {
+                if !keeps_faults() {
                     return call($($before,)* $mask $(, $after)*);
                 }
                 let ($($before,)*) = ($(wrap!(@lend $before $kind $(($size))?),)*);
@@ -246,7 +249,7 @@ macro_rules! old_masks {
         #[unsafe(no_mangle)]
         pub(super) unsafe extern "C" fn $name(mask: c_int) -> c_int {
             let call = real!(stringify!($name), unsafe extern "C" fn(c_int) -> c_int);
-            let mask = if keeps_sigbus() { mask & !(SIGBUS as c_int) } else { mask };
+            let mask = if keeps_faults() { mask & !(FAULTS as c_int) } else { mask };
             // SAFETY: a value.
             unsafe { call(mask) }
         }
@@ -307,7 +310,7 @@ fn enlarge(new: &libc::stack_t) -> Option<()> {
 /// The same as for libc's function.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn sigaltstack(new: *const libc::stack_t, old: *mut libc::stack_t) -> c_int {
-    if !keeps_sigbus() {
+    if !keeps_faults() {
         let call =
             real!("sigaltstack", unsafe extern "C" fn(*const libc::stack_t, *mut libc::stack_t) -> c_int);
         // SAFETY: the caller's arguments.

@@ -5,6 +5,10 @@
 //! and are compressed in the rest. Memory takes no more pages while the machine has little left. Where no file can be made memory
 //! has no budget. Where memory counts as near memory no page lies plainly in it, and pages that do not shrink go to the file.
 //!
+//! A page that is to lie plainly in memory need not move: where the pager can, it leaves the page where it is, mapped by nobody, as a
+//! kernel's swap cache has pages that left. That costs neither a copy out nor a copy back. These pages are packed, too, once the machine
+//! has no longer plenty of memory.
+//!
 //! Fault path: no allocation, no lock the program could hold, no arena access, no panic.
 
 use std::sync::Arc;
@@ -14,6 +18,7 @@ use super::compressed::CompressedStore;
 use super::file::FileStore;
 use super::lane::{Lane, Lanes};
 use super::lz4::Lz4;
+use super::page_set::PageSet;
 use super::pressure::{self, Left};
 use super::ram::RamStore;
 use super::rest::{BATCH, Rest};
@@ -41,6 +46,8 @@ struct State {
     since_look: AtomicU32,
     /// What the last look saw: a [`Left`].
     left: AtomicU32,
+    /// Where the next page to be packed is looked for, in blocks of 64 pages.
+    hand: AtomicU32,
 }
 
 // SAFETY: atomics alone, less than a base page.
@@ -49,6 +56,8 @@ unsafe impl SharedWord for State {}
 /// Memory with a file behind it; see the module.
 pub struct AutoStore {
     plain: RamStore,
+    /// Pages that stay where they lie; they count as plain ones.
+    in_place: PageSet,
     memory: CompressedStore<Lz4>,
     file: Option<FileStore>,
     lanes: Arc<Lanes>,
@@ -79,6 +88,7 @@ impl AutoStore {
         let shrinks_all = config.counts_as_near && file.is_some();
         Ok(Self {
             plain: RamStore::with_lanes(&plain, Arc::clone(&lanes), PLAIN)?,
+            in_place: PageSet::new(config.pages, Arc::clone(&lanes), PLAIN, plain.limit_pages())?,
             memory: if shrinks_all { memory.without_raw() } else { memory },
             file,
             lanes,
@@ -100,9 +110,14 @@ impl AutoStore {
         let look = stored as usize >= LOOK_BYTES / self.page_size;
         state.since_look.store(if look { 0 } else { stored }, Relaxed);
         if look {
-            state.left.store(pressure::left() as u32, Relaxed);
+            self.note_left(pressure::left());
         }
         state.left.load(Relaxed)
+    }
+
+    /// The machine has so much memory left, as far as the store knows until it looks again.
+    pub fn note_left(&self, left: Left) {
+        self.state().left.store(left as u32, Relaxed);
     }
 
     /// Whether the next page is to be tried in compressed memory.
@@ -126,16 +141,21 @@ impl AutoStore {
         }
         match self.plain.direct(lane, page, Access::Store) {
             Ok(place) => {
-                if self.memory.holds(page) {
-                    self.memory.discard(page, 1);
-                }
-                if let Some(file) = &self.file {
-                    file.forget(page);
-                }
+                self.forget_packed(page);
                 Ok(place)
             }
             Err(FarError::Full) => Ok(None),
             Err(error) => Err(error),
+        }
+    }
+
+    /// Neither compressed memory nor the file holds the page from now on.
+    fn forget_packed(&self, page: u64) {
+        if self.memory.holds(page) {
+            self.memory.discard(page, 1);
+        }
+        if let Some(file) = &self.file {
+            file.forget(page);
         }
     }
 
@@ -232,6 +252,7 @@ impl FarStore for AutoStore {
 
     fn discard(&self, first: u64, count: u64) {
         self.plain.discard(first, count);
+        let _ = self.in_place.remove(first, count);
         self.memory.discard(first, count);
         if let Some(file) = &self.file {
             file.discard(first, count);
@@ -248,12 +269,57 @@ impl FarStore for AutoStore {
         }
     }
 
+    fn leaves_in_place(&self) -> bool {
+        self.in_place.limit() > 0
+    }
+
+    fn leave_in_place(&self, page: u64) -> Result<bool, FarError> {
+        if page >= self.pages {
+            return Err(FarError::OutOfRange { page });
+        }
+        if self.left() != Left::Plenty as u32 {
+            return Ok(false);
+        }
+        match self.in_place.add(page) {
+            Ok(()) => {
+                if self.plain.holds(page) {
+                    self.plain.discard(page, 1);
+                }
+                self.forget_packed(page);
+                Ok(true)
+            }
+            Err(FarError::Full) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn is_in_place(&self, page: u64) -> bool {
+        self.in_place.has(page)
+    }
+
+    fn next_to_pack(&self) -> Option<u64> {
+        let state = self.state();
+        if state.left.load(Relaxed) == Left::Plenty as u32 {
+            return None;
+        }
+        // Racing workers may be told of the same page: its lock decides.
+        let from = u64::from(state.hand.load(Relaxed)) * 64;
+        let page = self.in_place.next(from).or_else(|| self.in_place.next(0))?;
+        state.hand.store((page / 64) as u32, Relaxed);
+        Some(page)
+    }
+
+    fn take_from_place(&self, page: u64) {
+        let _ = self.in_place.remove(page, 1);
+    }
+
     fn usage(&self) -> Usage {
         // The lanes count for both.
         let mut usage = self.memory.usage();
         let plain = self.lanes.held(PLAIN).load(Relaxed) * self.page_size as u64;
         usage.bytes_after += plain;
         usage.bytes_reserved += plain;
+        usage.bytes_plain = plain;
         if let Some(file) = &self.file {
             usage.bytes_after += self.lanes.held(FILE).load(Relaxed) * self.page_size as u64;
             usage.bytes_reserved += file.usage().bytes_reserved;

@@ -17,6 +17,7 @@ mod file;
 pub mod hosts;
 mod lane;
 mod lz4;
+mod page_set;
 pub mod pressure;
 mod ram;
 mod rest;
@@ -81,6 +82,8 @@ pub struct Usage {
     pub bytes_after: u64,
     /// Memory or disk taken for them, with unused room; tables are not counted.
     pub bytes_reserved: u64,
+    /// The part of that in which `auto` has pages as they are, as the machine has plenty of memory.
+    pub bytes_plain: u64,
     /// Bytes of pages stored so far.
     pub bytes_stored: u64,
     /// Bytes of pages loaded so far.
@@ -158,6 +161,37 @@ pub trait FarStore {
     fn direct(&self, lane: &Lane, page: u64, access: Access) -> Result<Option<*mut u8>, FarError> {
         let _ = (lane, page, access);
         Ok(None)
+    }
+
+    /// Whether pages that leave near memory may ever stay where they lie.
+    fn leaves_in_place(&self) -> bool {
+        false
+    }
+
+    /// Whether a page that leaves near memory may stay where it lies, mapped by nobody. If so, it counts as held from now on, and the store
+    /// has no other copy of it.
+    ///
+    /// # Errors
+    /// As for `store`.
+    fn leave_in_place(&self, page: u64) -> Result<bool, FarError> {
+        let _ = page;
+        Ok(false)
+    }
+
+    /// Whether the page was left where it lies: then its content is there, and not in the store.
+    fn is_in_place(&self, page: u64) -> bool {
+        let _ = page;
+        false
+    }
+
+    /// A page that was left where it lies and is to be moved, as the machine has no memory to spare any more: one after the other.
+    fn next_to_pack(&self) -> Option<u64> {
+        None
+    }
+
+    /// A page that was left where it lies is near again, and no longer held.
+    fn take_from_place(&self, page: u64) {
+        let _ = page;
     }
 
     /// What the store holds and has done.
@@ -252,6 +286,26 @@ impl FarStore for AnyFar {
 
     fn direct(&self, lane: &Lane, page: u64, access: Access) -> Result<Option<*mut u8>, FarError> {
         each!(self, s => s.direct(lane, page, access))
+    }
+
+    fn leaves_in_place(&self) -> bool {
+        each!(self, s => s.leaves_in_place())
+    }
+
+    fn leave_in_place(&self, page: u64) -> Result<bool, FarError> {
+        each!(self, s => s.leave_in_place(page))
+    }
+
+    fn is_in_place(&self, page: u64) -> bool {
+        each!(self, s => s.is_in_place(page))
+    }
+
+    fn next_to_pack(&self) -> Option<u64> {
+        each!(self, s => s.next_to_pack())
+    }
+
+    fn take_from_place(&self, page: u64) {
+        each!(self, s => s.take_from_place(page));
     }
 
     fn usage(&self) -> Usage {

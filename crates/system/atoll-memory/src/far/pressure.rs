@@ -14,7 +14,7 @@ const PLENTY_PART: u64 = 4;
 /// How much memory the machine has left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
-pub(super) enum Left {
+pub enum Left {
     /// Memory need not be saved.
     Plenty = 0,
     /// Memory is to be saved by compression.

@@ -6,21 +6,17 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::lane::{Lane, Lanes};
+use super::page_set::PageSet;
 use super::shared::Mapping;
-use super::table::Table;
 use super::{Access, FarConfig, FarError, FarStore, Transfer, Usage};
 
 /// Far memory as one sparse shared mapping, page `i` at `i` times the page size.
 pub struct RamStore {
     memory: Mapping,
-    /// A bit per page: whether it is held.
-    held: Table,
+    held: PageSet,
     lanes: Arc<Lanes>,
-    /// Where the pages held are counted in the lanes' memory.
-    tier: usize,
     pages: u64,
     page_size: usize,
-    limit_pages: u64,
 }
 
 impl RamStore {
@@ -40,12 +36,10 @@ impl RamStore {
         let bytes = config.pages.saturating_mul(config.page_size as u64);
         Ok(Self {
             memory: Mapping::new(bytes, c"atoll far memory", huge)?,
-            held: Table::new(config.pages.div_ceil(64))?,
+            held: PageSet::new(config.pages, Arc::clone(&lanes), tier, config.limit_pages())?,
             lanes,
-            tier,
             pages: config.pages,
             page_size: config.page_size,
-            limit_pages: config.limit_pages(),
         })
     }
 
@@ -54,19 +48,9 @@ impl RamStore {
         unsafe { self.memory.base().add(page as usize * self.page_size) }
     }
 
-    fn hold(&self, page: u64) -> Result<(), FarError> {
-        let (word, bit) = (self.held.word(page / 64), 1 << (page % 64));
-        // Neighbouring pages share a word with other workers; the bit itself is ours.
-        if word.load(Relaxed) & bit == 0 {
-            self.lanes.hold(self.tier, self.limit_pages)?;
-            word.fetch_or(bit, Relaxed);
-        }
-        Ok(())
-    }
-
     /// Whether the store holds the page.
     pub(crate) fn holds(&self, page: u64) -> bool {
-        self.held.load(page / 64) >> (page % 64) & 1 != 0
+        self.held.has(page)
     }
 }
 
@@ -79,7 +63,7 @@ impl FarStore for RamStore {
         self.lanes.enter(lane)?;
         super::check_range(pages, self.pages)?;
         for &Transfer { page, memory } in pages {
-            self.hold(page)?;
+            self.held.add(page)?;
             // SAFETY: memory has page_size bytes by the caller's contract, far memory never overlaps it.
             unsafe { std::ptr::copy_nonoverlapping(memory, self.at(page), self.page_size) };
             lane.counters().bytes_stored.fetch_add(self.page_size as u64, Relaxed);
@@ -102,24 +86,10 @@ impl FarStore for RamStore {
     }
 
     fn discard(&self, first: u64, count: u64) {
-        let end = first.saturating_add(count).min(self.pages);
-        let (mut lowest, mut highest, mut dropped) = (u64::MAX, 0, 0);
-        self.held.visit(first / 64..end.div_ceil(64), |index, word| {
-            let base = index * 64;
-            let low = u64::MAX << first.saturating_sub(base).min(63);
-            let high = u64::MAX >> (base + 64).saturating_sub(end).min(63);
-            let gone = word.fetch_and(!(low & high), Relaxed) & low & high;
-            if gone != 0 {
-                dropped += u64::from(gone.count_ones());
-                lowest = lowest.min(base + u64::from(gone.trailing_zeros()));
-                highest = highest.max(base + 63 - u64::from(gone.leading_zeros()));
-            }
-        });
-        if dropped > 0 {
+        if let Some(removed) = self.held.remove(first, count) {
             // One hole from the first page held to the last: between them are only pages of this call.
-            let bytes = (highest + 1 - lowest) as usize * self.page_size;
-            self.memory.release(lowest as usize * self.page_size, bytes);
-            self.lanes.drop_held(self.tier, dropped);
+            let bytes = (removed.last + 1 - removed.first) as usize * self.page_size;
+            self.memory.release(removed.first as usize * self.page_size, bytes);
         }
     }
 
@@ -130,7 +100,7 @@ impl FarStore for RamStore {
         let counters = lane.counters();
         match access {
             Access::Store => {
-                self.hold(page)?;
+                self.held.add(page)?;
                 counters.bytes_stored.fetch_add(self.page_size as u64, Relaxed);
             }
             Access::Load if !self.holds(page) => return Err(FarError::NotStored { page }),

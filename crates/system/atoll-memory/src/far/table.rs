@@ -64,8 +64,8 @@ impl Table {
         self.word(index).store(value, Release);
     }
 
-    /// Calls `see` with each word of the range that is not zero, in order.
-    pub(crate) fn visit(&self, range: Range<u64>, mut see: impl FnMut(u64, &AtomicU64)) {
+    /// The first word of the range that is not zero, as far as words were ever set.
+    pub(crate) fn next(&self, range: Range<u64>) -> Option<u64> {
         let end = range.end.min(self.len);
         let mut index = range.start;
         while index < end {
@@ -81,13 +81,22 @@ impl Table {
                 continue;
             }
             let group_end = ((group + 1) * GROUP).min(end);
-            for i in index..group_end {
-                let word = self.words.get::<AtomicU64>((i * 8) as usize);
-                if word.load(Acquire) != 0 {
-                    see(i, word);
-                }
+            let found = (index..group_end)
+                .find(|&i| self.words.get::<AtomicU64>((i * 8) as usize).load(Acquire) != 0);
+            if found.is_some() {
+                return found;
             }
             index = group_end;
+        }
+        None
+    }
+
+    /// Calls `see` with each word of the range that is not zero, in order.
+    pub(crate) fn visit(&self, range: Range<u64>, mut see: impl FnMut(u64, &AtomicU64)) {
+        let mut from = range.start;
+        while let Some(index) = self.next(from..range.end) {
+            see(index, self.words.get((index * 8) as usize));
+            from = index + 1;
         }
     }
 }

@@ -61,12 +61,13 @@ enum Stage {
 }
 
 impl Pager {
-    /// Evicts victims, all locked, sorted by page. On failure those that are not far are near as before, though perhaps
+    /// Evicts victims, all locked, sorted by page, whose order changes. On failure those that are not far are near as before, though perhaps
     /// mapped by nobody; an error says why some are.
-    pub(super) fn evict_all(&self, x: &mut Executor, victims: &[Victim]) -> Result<(), FaultError> {
+    pub(super) fn evict_all(&self, x: &mut Executor, victims: &mut [Victim]) -> Result<(), FaultError> {
         let most = (x.scratch_bytes >> self.places.shift).clamp(1, VICTIMS);
         let mut result = Ok(());
-        for group in victims.chunks(most) {
+        let moved = self.leave_in_place(x, victims);
+        for group in victims[..moved].chunks(most) {
             match self.evict_group(x, group) {
                 Err(e @ FaultError::Lost(_)) => return Err(e),
                 Err(e) => result = Err(e),
@@ -248,7 +249,7 @@ impl Pager {
     }
 
     /// Enters a run of victims as far; their frames are free for `x`.
-    fn release_frames(&self, x: &mut Executor, run: &[Victim]) {
+    pub(super) fn release_frames(&self, x: &mut Executor, run: &[Victim]) {
         let f = x.figures;
         for v in run {
             let count = self.pages.frames.count(v.frame);

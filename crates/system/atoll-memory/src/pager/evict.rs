@@ -102,7 +102,7 @@ impl Pager {
         };
         let victims = &mut victims[..count];
         victims.sort_unstable_by_key(|v| v.page);
-        let result = self.evict_all(x, victims);
+        let result = self.evict_all(x, victims).and_then(|()| self.pack_some(x));
         if self.near.taken.load(Ordering::Relaxed) > target {
             let mut room = self.near.room.lock();
             self.shrink(x, &mut room, target, need);

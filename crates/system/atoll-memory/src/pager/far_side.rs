@@ -3,6 +3,7 @@
 //! `fault` loads from it, `copy_out` stores to it, `release` discards; `far` has the stores.
 
 use super::Pager;
+use super::in_place::InPlace;
 use super::probe::Probe;
 use crate::control::{MAX_THREADS, MAX_WORKERS};
 use crate::far::{Access, AnyFar, FarError, FarStore, Lane};
@@ -15,11 +16,19 @@ pub(super) struct FarSide {
     pub(super) store: AnyFar,
     /// Tries now and then how well pages that leave would compress.
     pub(super) probe: Probe,
+    /// Whether pages may stay where they lie.
+    pub(super) in_place: InPlace,
 }
 
 impl FarSide {
-    pub(super) fn new(store: AnyFar, probe: Probe) -> FarSide {
-        FarSide { store, probe }
+    pub(super) fn new(store: AnyFar, probe: Probe, in_place: InPlace) -> FarSide {
+        FarSide { store, probe, in_place }
+    }
+
+    /// Whether the far page stayed where it lies.
+    #[inline]
+    pub(super) fn is_in_place(&self, page: u32) -> bool {
+        self.in_place != InPlace::Never && self.store.is_in_place(page.into())
     }
 
     /// Where the content of neighbouring pages is to be copied: their places in far memory, if all of them are to lie there plainly,

@@ -94,7 +94,7 @@ impl Pager {
         let len = self.page_bytes();
         let uffd = self.tables.uffd(fault.table);
         self.pages.frames.set_used(frame);
-        if self.tables.kernel_maps.is_some() && !fault.protection {
+        if self.tables.kernel_maps.is_some() && !fault.protection && !self.guards_far_pages() {
             // Another thread brought the page meanwhile. The kernel maps it, and a write to a clean page is a fault of its own.
             return Ok(seen);
         }
@@ -113,7 +113,7 @@ impl Pager {
         if !mapped && self.map_around {
             self.map_neighbours(x, page, fault.table);
         }
-        if let Err(e) = self.map_whole(uffd, at, protect, fault.write) {
+        if let Err(e) = self.map_whole(uffd, at, len, protect, fault.write) {
             // A part may be mapped by now, and nothing may be written through a mapping that the core map does not have.
             let is_known = mapped || x.table == fault.table && parked::unmap_here(at, len).is_ok();
             if !is_known {
@@ -131,10 +131,16 @@ impl Pager {
         Ok(now)
     }
 
-    /// Maps the page at `at`, whose memory is in the arena's file, though a part of it may be mapped already. On failure a part may be
-    /// mapped, too.
-    fn map_whole(&self, uffd: Uffd, at: usize, protect: bool, write: bool) -> Result<(), FaultError> {
-        let len = self.page_bytes();
+    /// Maps the pages at `at..at + len`, whose memory is in the arena's file, though a part of them may be mapped already. On failure a part
+    /// may be mapped, too.
+    fn map_whole(
+        &self,
+        uffd: Uffd,
+        at: usize,
+        len: usize,
+        protect: bool,
+        write: bool,
+    ) -> Result<(), FaultError> {
         loop {
             match uffd.continue_(at, len, protect) {
                 Ok(()) => return Ok(()),
@@ -215,6 +221,10 @@ impl Pager {
 
     /// Whether the page is mapped writable at once. What no fault asks for is so only if this node may write it.
     fn writable(&self, x: &mut Executor, page: u32, seen: PageWord, write: bool) -> bool {
+        // Of a page that stayed where it lies there is no copy, whose age would have to be known.
+        if seen.state() == State::Far && self.far.is_in_place(page) {
+            return true;
+        }
         let is_new = seen.state() == State::Absent;
         x.guesses.is_writable(write, is_new, seen.habit()) && (write || is_new || self.may(page, true))
     }
@@ -287,14 +297,15 @@ impl Pager {
         batch.len = 1;
     }
 
-    /// Bringing a locked page failed. Of a page that is several of the kernel's a part may be there, and must not be found.
+    /// Bringing a locked page failed. Of a page that is several of the kernel's a part may be there, and must not be found, unless all of it
+    /// was there before.
     fn drop_part(&self, page: u32) {
-        if self.places.shift > 12 {
+        if self.places.shift > 12 && !self.far.is_in_place(page) {
             let _ = self.places.punch(page, 1);
         }
     }
 
-    /// Fetches all pages of the batch from far memory and maps them in `table`.
+    /// Fetches all pages of the batch from far memory and maps them in `table`. Those that stayed where they lie are only mapped.
     fn fill_far(&self, x: &mut Executor, batch: &Batch, table: usize) -> Result<(), (usize, FaultError)> {
         let uffd = self.tables.uffd(table);
         let items = &batch.items[..batch.len];
@@ -302,6 +313,9 @@ impl Pager {
         let mut staged = [const { Transfer { page: 0, memory: std::ptr::null_mut() } }; WINDOW];
         let mut count = 0;
         for (i, item) in items.iter().enumerate() {
+            if self.far.is_in_place(item.page) {
+                continue;
+            }
             let page = u64::from(item.page);
             sources[i] = match self
                 .far
@@ -328,12 +342,21 @@ impl Pager {
             let end = (i + 1..batch.len).find(|&k| {
                 items[k].page != items[k - 1].page + 1
                     || items[k].writable != first.writable
-                    || sources[k] != sources[k - 1].wrapping_add(self.page_bytes())
+                    || sources[i].is_null() != sources[k].is_null()
+                    || !sources[i].is_null() && sources[k] != sources[k - 1].wrapping_add(self.page_bytes())
             });
             let (run, source) = (end.unwrap_or(batch.len) - i, sources[i]);
             let (at, _) = self.places.address_of(first.page);
             let len = run << self.places.shift;
             let mut done = 0;
+            if source.is_null() {
+                if let Err(e) = self.map_whole(uffd, at, len, false, true) {
+                    // No part may be mapped that the core map does not have.
+                    let _ = parked::unmap_here(at, len);
+                    return Err((i, e));
+                }
+                done = len;
+            }
             while done < len {
                 // SAFETY: the source holds `run` pages: neighbours in far memory or in the scratch.
                 match unsafe { uffd.copy(at + done, source.add(done), len - done, !first.writable) } {
@@ -372,7 +395,11 @@ impl Pager {
             self.pages.frames.fill(frame, item.page, item.writable, far);
             self.pages.frames.add_mapper(frame, table);
             self.note(x, Event::arrived(frame, item.page == page, far.then(|| item.seen.token())));
-            if !far {
+            if far {
+                if self.far.is_in_place(item.page) {
+                    self.far.store.take_from_place(item.page.into());
+                }
+            } else {
                 self.pages.touch(item.page, self.places.shift, &self.control.totals);
             }
             let habit = item.seen.habit();

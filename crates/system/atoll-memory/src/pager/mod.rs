@@ -21,6 +21,7 @@ mod footprint;
 pub mod frames;
 mod give_back;
 mod held;
+mod in_place;
 mod kernel_maps;
 pub(crate) mod leaving;
 #[cfg(all(test, loom))]
@@ -56,6 +57,7 @@ use crate::layout;
 use crate::uffd::Uffd;
 use far_side::FarSide;
 use frames::Frames;
+use in_place::InPlace;
 use kernel_maps::Mapped;
 use node_rights::NodeRights;
 use page_word::Word;
@@ -149,6 +151,7 @@ impl Pager {
         );
         let kernel_maps =
             if kernel_maps::are_possible(&control.settings, near.wants) { Mapped::open() } else { None };
+        let in_place = InPlace::of(&control.settings, &parts.far, kernel_maps.is_some());
         Pager {
             control,
             places: Places::new(shift, files),
@@ -157,7 +160,7 @@ impl Pager {
             near,
             pinned: Pinned::new(),
             executors: parts.executors,
-            far: FarSide::new(parts.far, parts.probe),
+            far: FarSide::new(parts.far, parts.probe, in_place),
             map_around,
             drops: parts.drops,
             announced: parts.announced,
@@ -365,6 +368,7 @@ impl Pager {
         let usage = self.far.store.usage();
         t.far_bytes.store(usage.pages_held << self.places.shift, Ordering::Relaxed);
         t.far_stored_bytes.store(usage.bytes_reserved, Ordering::Relaxed);
+        t.far_plain_bytes.store(usage.bytes_plain, Ordering::Relaxed);
         t.table_bytes.store(crate::arena::table_bytes(), Ordering::Relaxed);
     }
 }

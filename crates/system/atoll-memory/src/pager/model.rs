@@ -105,8 +105,9 @@ impl Machine {
         let frame = match seen.state() {
             State::Resident => seen.frame(),
             _ => {
-                assert_eq!(kernel.file, None);
-                kernel.file = Some(kernel.far.unwrap_or_default());
+                // A page that stayed where it lies is in the file still.
+                let content = kernel.file.or(kernel.far).unwrap_or_default();
+                kernel.file = Some(content);
                 frames.fill(0, 0, true, seen.state() == State::Far);
                 0
             }
@@ -176,6 +177,36 @@ impl Machine {
         );
     }
 
+    /// Worker `me` lets the page stay where it lies, if nobody else maps it.
+    fn leave_in_place(&self, me: usize) {
+        let Some(victim) = self.pages.lock_victim(0, 0, 7) else { return };
+        self.locked();
+        let word = if (0..WORKERS).any(|table| table != me && self.pages.frames.mapped_by(0, table)) {
+            PageWord::resident(0, victim.habit)
+        } else {
+            self.kernel.lock().unwrap().tables[me] = Mapping::None;
+            PageWord::far(victim.habit.leaving(victim.dirty), victim.token)
+        };
+        page_word::unlock(self.pages.word(0), word);
+    }
+
+    /// Moves the page to far memory, if it is far and stayed where it lies.
+    fn pack(&self) {
+        let word = self.pages.word(0);
+        let seen = page_word::load(word);
+        if seen.state() != State::Far || !page_word::try_lock(word, seen) {
+            return;
+        }
+        self.locked();
+        let mut kernel = self.kernel.lock().unwrap();
+        assert_eq!(kernel.tables, [Mapping::None; WORKERS], "a far page is mapped");
+        if let Some(content) = kernel.file.take() {
+            kernel.far = Some(content);
+        }
+        drop(kernel);
+        page_word::unlock(word, seen);
+    }
+
     /// What the page holds, wherever it is. Nobody works on it any more.
     fn content(&self) -> Content {
         let kernel = self.kernel.lock().unwrap();
@@ -220,6 +251,23 @@ fn no_write_of_two_workers_is_lost_while_a_third_evicts() {
             assert_eq!(machine.content(), [5, 6, 0]);
         });
     }
+}
+
+#[test]
+fn no_write_is_lost_while_a_page_stays_where_it_lies_and_is_packed() {
+    check(2, || {
+        let machine = Machine::new(1);
+        run(vec![
+            work(&machine, |machine| (1..=2).for_each(|value| machine.write(0, value))),
+            work(&machine, |machine| {
+                machine.leave_in_place(1);
+                machine.write(1, 4);
+                machine.leave_in_place(1);
+            }),
+            work(&machine, Machine::pack),
+        ]);
+        assert_eq!(machine.content(), [2, 4, 0]);
+    });
 }
 
 #[test]

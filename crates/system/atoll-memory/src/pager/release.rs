@@ -72,11 +72,14 @@ impl Pager {
             if kind != State::Absent {
                 freed += u64::from(end - page);
                 let run = &held[(page - from) as usize..(end - from) as usize];
-                if kind == State::Resident {
+                let is_here = |page| kind == State::Resident || self.far.is_in_place(page);
+                if (page..end).any(is_here) {
                     let bytes = u64::from(end - page) << self.places.shift;
                     for (fd, offset, len) in self.places.files.pieces(self.places.offset(page), bytes) {
                         let _ = sys::punch_hole(fd, offset, len);
                     }
+                }
+                if kind == State::Resident {
                     for seen in run {
                         frames[count] = seen.frame();
                         count += 1;

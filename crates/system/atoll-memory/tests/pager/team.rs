@@ -7,6 +7,7 @@ use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use atoll_memory::control::{Control, Settings};
+use atoll_memory::far::FarStore;
 use atoll_memory::layout::ARENA;
 use atoll_memory::pager::fault::Fault;
 use atoll_memory::pager::{FaultError, Pager};
@@ -257,11 +258,17 @@ impl Team {
         ARENA + page * self.page
     }
 
-    /// Bytes that the arena's files hold: all that is near of the program's.
+    /// Bytes that the arena's files hold, but for pages that are far and stayed where they lie: all that is near of the program's.
     pub(crate) fn near_bytes(&self) -> u64 {
         let mut files = self.pager.files().numbers();
         files.dedup();
-        files.iter().map(|&file| sys::file_bytes(file)).sum()
+        let held: u64 = files.iter().map(|&file| sys::file_bytes(file)).sum();
+        held - (self.in_place() * self.page) as u64
+    }
+
+    /// How many of the first pages, which are all that tests use, are far and stayed where they lie.
+    pub(crate) fn in_place(&self) -> usize {
+        (0..1024).filter(|&page| self.pager.far().is_in_place(page)).count()
     }
 
     /// Reads the kernel's page at `address` from the arena's file, past all page tables; `None` if it is not there.

@@ -6,7 +6,8 @@
 use std::collections::BTreeMap;
 
 use atoll_memory::arena;
-use atoll_memory::far::{Access, FarError, FarStore, Lane, Transfer};
+use atoll_memory::far::pressure::Left;
+use atoll_memory::far::{Access, AnyFar, FarError, FarStore, Lane, Transfer};
 
 use crate::team::{Team, word_of};
 use crate::{alone, orders};
@@ -122,7 +123,7 @@ fn trace(case: &Case) -> bool {
     let Some(team) = Team::new(2, case.shift, near, case.policy, case.far, u64::MAX) else { return false };
     let (mut dice, mut obvious, mut peek) =
         (Dice(0x2545_f491_4f6c_dd1d), Obvious::default(), Peek::new(&team));
-    let (mut tail, mut stream, mut most) = (0, 0, 0);
+    let (mut tail, mut stream, mut most, mut in_place) = (0, 0, 0, 0);
     for step in 0..case.steps {
         let worker = dice.below(2);
         let page = match dice.below(4) {
@@ -153,6 +154,10 @@ fn trace(case: &Case) -> bool {
             }
             _ => {
                 team.pager.mark(dice.below(4) as u32);
+                // Pages that stayed where they lie are packed while the machine is short of memory.
+                if let AnyFar::Auto(store) = team.pager.far() {
+                    store.note_left([Left::Plenty, Left::Plenty, Left::Some][dice.below(3)]);
+                }
                 if team.pager.scans() {
                     team.pager.scan_tick();
                     team.drop_mappings(worker, &mut tail);
@@ -161,6 +166,7 @@ fn trace(case: &Case) -> bool {
         }
         orders::disturb(1, 0, false);
         most = most.max(team.near_bytes() + arena::table_bytes());
+        in_place = in_place.max(team.in_place());
         assert!(
             most <= near + grown(case.shift),
             "step {step}: {most} bytes are near, and the limit is {near}"
@@ -181,7 +187,11 @@ fn trace(case: &Case) -> bool {
     let figures = &team.pager.control().figures;
     let evicted: u64 =
         figures[..2].iter().map(|f| f.evictions_dirty.load(std::sync::atomic::Ordering::Relaxed)).sum();
-    println!("{} disturbed, {evicted} evicted, {most} of {near} bytes near", orders::disturbed());
+    println!(
+        "{} disturbed, {evicted} evicted, {in_place} in place, {most} of {near} bytes near",
+        orders::disturbed()
+    );
+    assert_eq!(in_place > 0, case.far == "auto", "{in_place} pages stayed where they lie");
     assert!(evicted > 20 && orders::disturbed() > 20, "{evicted} evicted, {} disturbed", orders::disturbed());
     true
 }
@@ -202,6 +212,10 @@ traces! {
         Case { shift: 12, policy: "adaptive", far: "ram", one_in: 6, is_harsh: true, steps: 3000 };
     adaptive_in_compressed_memory_where_the_kernel_refuses:
         Case { shift: 12, policy: "adaptive", far: "lz4", one_in: 6, is_harsh: true, steps: 2500 };
+    adaptive_in_place_where_the_kernel_refuses:
+        Case { shift: 12, policy: "adaptive", far: "auto", one_in: 6, is_harsh: true, steps: 3000 };
+    larger_pages_in_place_where_the_kernel_refuses:
+        Case { shift: 16, policy: "fifo", far: "auto", one_in: 6, is_harsh: true, steps: 1000 };
     lru_in_plain_memory_where_the_kernel_refuses:
         Case { shift: 12, policy: "lru:scan=40", far: "ram", one_in: 6, is_harsh: true, steps: 2500 };
     cmcp_in_a_file_where_the_disk_refuses:
@@ -233,6 +247,45 @@ fn two_workers_at_once_lose_no_write() {
         let far = "ram";
         at_once(
             2,
+            &Case { shift: 12, policy: "adaptive", far, one_in: 40, is_harsh: true, steps: 30_000 },
+            false,
+        )
+    });
+}
+
+/// Pages that stayed where they lie were there for ever, however short the machine was of memory.
+#[test]
+fn pages_that_stayed_are_packed_when_memory_is_short() {
+    alone("traces::pages_that_stayed_are_packed_when_memory_is_short", || {
+        let Some(team) = Team::new(2, 12, near_for(60, 12), "adaptive", "auto", u64::MAX) else {
+            return false;
+        };
+        let AnyFar::Auto(store) = team.pager.far() else { panic!("another store") };
+        for page in 0..600 {
+            team.write(page % 2, team.at(page) + word_of(page % 2, 5), page as u64 + 7).unwrap();
+        }
+        let stayed = team.in_place();
+        assert!(stayed > 200, "{stayed} pages stayed");
+        store.note_left(Left::Some);
+        for page in 0..600 {
+            assert_eq!(team.read(page % 2, team.at(page) + word_of(page % 2, 5)), Some(page as u64 + 7));
+        }
+        assert_eq!(team.in_place(), 0);
+        store.note_left(Left::Plenty);
+        for page in 0..600 {
+            assert_eq!(team.read(0, team.at(page) + word_of(page % 2, 5)), Some(page as u64 + 7));
+        }
+        assert!(team.in_place() > 0);
+        true
+    });
+}
+
+#[test]
+fn workers_at_once_lose_no_write_to_pages_that_stay_where_they_lie() {
+    alone("traces::workers_at_once_lose_no_write_to_pages_that_stay_where_they_lie", || {
+        let far = "auto";
+        at_once(
+            3,
             &Case { shift: 12, policy: "adaptive", far, one_in: 40, is_harsh: true, steps: 30_000 },
             false,
         )

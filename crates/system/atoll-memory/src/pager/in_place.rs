@@ -1,0 +1,215 @@
+//! Pages that leave near memory and stay where they lie: they are unmapped, and neither copied nor taken out of the arena's file.
+//!
+//! Used by `copy_out` before it moves the rest of a batch, and by `fault`, which maps such a page again. While the machine has memory to
+//! spare, far memory is memory of the same machine; to copy a page there and back is work for nothing. `far`'s `auto` says which pages may
+//! stay, within the memory that it may take. A page counts as far all the same: nobody maps it, its frame is free for another page, and
+//! an access to it is a fault.
+//!
+//! Who has the page mapped may be writing to it, and loses nothing, as the page stays what it is. Only the page's own lock is needed, under
+//! which nobody maps it anew.
+//!
+//! Rules: no allocation, no locks the program could hold, no arena access, no printing.
+
+use super::evict::{NO_VICTIM, VICTIMS, Victim};
+use super::executor::Executor;
+use super::frames::CoreMap;
+use super::page_word::{self, State};
+use super::{FaultError, Pager, parked};
+use crate::control::{Faults, Figures, Settings};
+use crate::far::{AnyFar, FarStore};
+use crate::sys;
+
+/// Whether pages may stay where they lie, and what makes an access to them a fault.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum InPlace {
+    /// No page stays: a node's pages are counted by what is in its files, and huge pages are too few to be left anywhere.
+    Never,
+    /// The page is in nobody's page table. Each worker has its own one, in which the kernel maps nothing by itself.
+    Unmapped,
+    /// A guard stands in the page table that all threads share, where the kernel would else map the page without a word (see
+    /// `kernel_maps`). An access raises SIGSEGV. To map the page replaces the guard.
+    Guarded,
+}
+
+impl InPlace {
+    /// What a run with this far memory does. `kernel_maps`: the kernel maps what is in the arena's file.
+    pub(super) fn of(settings: &Settings, far: &AnyFar, kernel_maps: bool) -> InPlace {
+        let is_of_use = settings.near_bytes != u64::MAX && far.leaves_in_place();
+        if !is_of_use || settings.page_shift >= 21 || settings.several_nodes() {
+            InPlace::Never
+        } else if !settings.shared_tables() {
+            InPlace::Unmapped
+        } else if kernel_maps && settings.faults == Faults::Own as u32 && guards_are_possible() {
+            InPlace::Guarded
+        } else {
+            InPlace::Never
+        }
+    }
+}
+
+/// Pages that are packed at once, beside a batch of evictions.
+const PACKED: usize = 32;
+
+/// `MADV_GUARD_INSTALL`.
+const GUARD: usize = 102;
+
+/// Whether the kernel puts guards into mappings of files: since Linux 6.15.
+fn guards_are_possible() -> bool {
+    let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
+    // SAFETY: a new mapping of our own, which ends here.
+    unsafe {
+        let Ok(at) = sys::mmap(0, 4096, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) else {
+            return false;
+        };
+        let is_possible = sys::syscall(libc::SYS_madvise, [at, 4096, GUARD, 0, 0, 0]).is_ok();
+        let _ = sys::syscall(libc::SYS_munmap, [at, 4096, 0, 0, 0, 0]);
+        is_possible
+    }
+}
+
+impl Pager {
+    /// Lets as many of the victims stay where they lie as may; the frames of these are free for `x`. Victims are all locked, and sorted by
+    /// page. Returns how many are still to be moved: those that come first now.
+    pub(super) fn leave_in_place(&self, x: &mut Executor, victims: &mut [Victim]) -> usize {
+        if self.far.in_place == InPlace::Never {
+            return victims.len();
+        }
+        let mut stays = [false; VICTIMS];
+        for (stays, victim) in stays.iter_mut().zip(&*victims) {
+            // To unmap a page elsewhere takes an interruption, after which it costs little more to move it.
+            if self.is_mapped_elsewhere(x, victim) {
+                continue;
+            }
+            match self.far.store.leave_in_place(victim.page.into()) {
+                Ok(true) => *stays = true,
+                // The next ones would hear the same.
+                Ok(false) | Err(_) => break,
+            }
+        }
+        let mut begin = 0;
+        while begin < victims.len() {
+            let end = self.place_end(&victims[begin..], &stays[begin..]) + begin;
+            if stays[begin] {
+                self.leave_run(x, &mut victims[begin..end], &mut stays[begin..end]);
+            }
+            begin = end;
+        }
+        let mut rest = 0;
+        for index in 0..victims.len() {
+            if !stays[index] {
+                victims[rest] = victims[index];
+                rest += 1;
+            }
+        }
+        rest
+    }
+
+    /// Whether another page table than that of `x` maps the page.
+    fn is_mapped_elsewhere(&self, x: &Executor, victim: &Victim) -> bool {
+        if self.tables.kernel_maps.is_some() {
+            return false;
+        }
+        let mut mappers = CoreMap::EMPTY;
+        self.pages.frames.union_into(victim.frame, &mut mappers);
+        mappers.remove(x.table);
+        !mappers.is_empty()
+    }
+
+    /// How many of the first victims are neighbours that all stay, or all do not.
+    fn place_end(&self, victims: &[Victim], stays: &[bool]) -> usize {
+        let end = self.places.address_of(victims[0].page).1;
+        (1..victims.len())
+            .find(|&next| {
+                stays[next] != stays[0]
+                    || victims[next].page != victims[next - 1].page + 1
+                    || self.places.address_of(victims[next].page).1 != end
+            })
+            .unwrap_or(victims.len())
+    }
+
+    /// Unmaps a run of neighbours that stay, and enters them as far. Where the kernel refuses, they do not stay.
+    fn leave_run(&self, x: &mut Executor, run: &mut [Victim], stays: &mut [bool]) {
+        if self.take_mappings(x, run).is_err() {
+            for victim in run {
+                self.far.store.take_from_place(victim.page.into());
+                // Far memory has forgotten what it held of the page.
+                self.pages.frames.set_dirty(victim.frame);
+                (victim.dirty, victim.store) = (true, true);
+            }
+            stays.fill(false);
+            return;
+        }
+        let stored = run.iter().filter(|victim| victim.store).count() as u64;
+        Figures::add(&x.figures.bytes_out, stored << self.places.shift);
+        self.release_frames(x, run);
+    }
+    /// Unmaps a run of locked neighbours, which only the page table of `x` maps, so that an access to them is a fault. On failure some of
+    /// them may be unmapped.
+    fn take_mappings(&self, x: &Executor, run: &[Victim]) -> Result<(), FaultError> {
+        let (at, len) = (self.places.address_of(run[0].page).0, run.len() << self.places.shift);
+        if self.far.in_place == InPlace::Guarded {
+            // The kernel would try for ever to put a guard where its mark for a write-protected page is.
+            if run.iter().any(|victim| !victim.dirty) {
+                self.tables.uffd(x.table).write_protect(at, len, false).map_err(FaultError::Kernel)?;
+            }
+            // SAFETY: takes mappings of a shared file's pages; their content stays in the file.
+            unsafe { sys::syscall(libc::SYS_madvise, [at, len, GUARD, 0, 0, 0]) }
+                .map(drop)
+                .map_err(FaultError::Kernel)
+        } else if run.iter().any(|victim| self.pages.frames.mapped_by(victim.frame, x.table)) {
+            parked::unmap_here(at, len)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Moves some of the pages that stayed where they lie, if the machine needs the memory: they come into free frames of `x` and leave
+    /// again. What cannot be moved is near then.
+    ///
+    /// # Errors
+    /// As for [`evict_all`](Self::evict_all).
+    pub(super) fn pack_some(&self, x: &mut Executor) -> Result<(), FaultError> {
+        let mut victims = [NO_VICTIM; PACKED];
+        let mut count = 0;
+        for _ in 0..PACKED.min(x.cached) {
+            let Some(page) = self.far.store.next_to_pack().map(|page| page as u32) else { break };
+            let word = self.pages.word(page);
+            let seen = page_word::load(word);
+            if seen.state() != State::Far || !page_word::try_lock(word, seen) {
+                break;
+            }
+            if !self.far.is_in_place(page) {
+                page_word::unlock(word, seen);
+                break;
+            }
+            self.far.store.take_from_place(page.into());
+            x.cached -= 1;
+            let (frame, token) = (x.cache[x.cached], seen.token());
+            self.pages.frames.fill(frame, page, true, false);
+            victims[count] =
+                Victim { page, frame, dirty: true, store: true, token, habit: seen.habit(), count: 0 };
+            count += 1;
+        }
+        if count == 0 {
+            return Ok(());
+        }
+        let victims = &mut victims[..count];
+        victims.sort_unstable_by_key(|victim| victim.page);
+        self.evict_all(x, victims)
+    }
+
+    /// Whether an access to a far page may raise SIGSEGV.
+    pub fn guards_far_pages(&self) -> bool {
+        self.far.in_place == InPlace::Guarded
+    }
+
+    /// Whether SIGSEGV for an access to an address where nothing is mapped was raised by a guard, or by one that another thread has
+    /// taken away meanwhile. Else the address is none of the program's.
+    pub fn is_guarded(&self, address: usize) -> bool {
+        let Some(page) = self.page_at(address).filter(|_| self.guards_far_pages()) else { return false };
+        let mut is_resident = 0_u8;
+        let words = [address & !4095, 4096, (&raw mut is_resident).addr(), 0, 0, 0];
+        // SAFETY: the kernel writes one byte, for one page. It fails where no mapping is.
+        self.far.is_in_place(page) || unsafe { sys::syscall(libc::SYS_mincore, words) }.is_ok()
+    }
+}
