@@ -17,6 +17,7 @@ use atoll_pages::Policy;
 use super::evict::{VICTIMS, Victim};
 use super::executor::Executor;
 use super::frames::CoreMap;
+use super::in_place::InPlace;
 use super::page_word::{self, PageWord};
 use super::{FaultError, Pager};
 use crate::control::Figures;
@@ -212,6 +213,46 @@ impl Pager {
         });
     }
 
+    /// Puts pages of the group that were unmapped by taking them out of the arena's file back there, as far as they may stay where they
+    /// lay. Returns which.
+    fn return_to_place(
+        &self,
+        group: &[Victim],
+        stage: &[Stage],
+        copies: &[*mut u8],
+    ) -> Result<[bool; VICTIMS], FaultError> {
+        let mut returned = [false; VICTIMS];
+        if self.far.in_place == InPlace::Never {
+            return Ok(returned);
+        }
+        for index in 0..group.len() {
+            if group[index].store && stage[index] == Stage::Unmapped {
+                let stays = self.far.store.leave_in_place(group[index].page.into());
+                returned[index] = stays.map_err(FaultError::Far)?;
+            }
+        }
+        let mut index = 0;
+        while index < group.len() {
+            let run = self.place_end(&group[index..], &returned[index..]);
+            if returned[index] {
+                let (len, offset) = (run << self.places.shift, self.places.offset(group[index].page));
+                // SAFETY: neighbours of a group are neighbours in the scratch.
+                let written =
+                    unsafe { sys::pwrite_exact(self.places.files.file(offset), copies[index], len, offset) };
+                if written.is_err() {
+                    // What is there of them already is as good as their copies, and goes with the hole that is punched here.
+                    let _ = self.punch(&group[index..index + run]);
+                    for place in index..index + run {
+                        self.far.store.take_from_place(group[place].page.into());
+                        returned[place] = false;
+                    }
+                }
+            }
+            index += run;
+        }
+        Ok(returned)
+    }
+
     /// Far memory takes the pages of the group that were copied.
     fn store(
         &self,
@@ -223,8 +264,13 @@ impl Pager {
         let mut transfers = [const { Transfer { page: 0, memory: std::ptr::null_mut() } }; VICTIMS];
         let mut count = 0;
         let mut direct = 0;
-        for ((v, stage), copy) in group.iter().zip(stage).zip(copies) {
+        let returned = self.return_to_place(group, stage, copies)?;
+        for (index, ((v, stage), copy)) in group.iter().zip(stage).zip(copies).enumerate() {
             if !v.store || *stage == Stage::Kept {
+                continue;
+            }
+            if returned[index] {
+                direct += 1;
                 continue;
             }
             // What is not in the scratch was copied to its place in far memory.
@@ -274,6 +320,7 @@ impl Pager {
         for v in run.iter().filter(|v| !v.store) {
             self.release_frames(x, std::slice::from_ref(v));
         }
+        run.iter().for_each(|v| self.far.store.take_from_place(v.page.into()));
         for part in parts(run) {
             let (pages, from) = (&run[part.clone()], copies[part.start]);
             let (len, offset) = (pages.len() << self.places.shift, self.places.offset(pages[0].page));

@@ -40,6 +40,10 @@ impl FarSide {
         scratch: *mut u8,
     ) -> Result<*mut u8, FarError> {
         let mut to = scratch;
+        // What is to lie plainly stays where it lies, or goes back there.
+        if self.in_place != InPlace::Never {
+            return Ok(scratch);
+        }
         // Places of neighbours lie one after the other; the first page's place is asked for last.
         for page in pages.rev() {
             match self.store.direct(lane, page.into(), Access::Store)? {

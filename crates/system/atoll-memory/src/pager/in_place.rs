@@ -76,7 +76,7 @@ impl Pager {
         }
         let mut stays = [false; VICTIMS];
         for (stays, victim) in stays.iter_mut().zip(&*victims) {
-            // To unmap a page elsewhere takes an interruption, after which it costs little more to move it.
+            // Only taking the page out of the file unmaps it elsewhere: `copy_out` does so, and puts it back.
             if self.is_mapped_elsewhere(x, victim) {
                 continue;
             }
@@ -116,7 +116,7 @@ impl Pager {
     }
 
     /// How many of the first victims are neighbours that all stay, or all do not.
-    fn place_end(&self, victims: &[Victim], stays: &[bool]) -> usize {
+    pub(super) fn place_end(&self, victims: &[Victim], stays: &[bool]) -> usize {
         let end = self.places.address_of(victims[0].page).1;
         (1..victims.len())
             .find(|&next| {
