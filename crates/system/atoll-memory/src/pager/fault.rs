@@ -8,7 +8,7 @@ use atoll_pages::{Event, pacing};
 
 use super::executor::Executor;
 use super::page_word::{self, PageWord, State};
-use super::parked;
+use super::unmap;
 use super::{FaultError, Pager};
 use crate::control::Figures;
 use crate::far::{Access, FarStore, Transfer};
@@ -115,7 +115,7 @@ impl Pager {
         }
         if let Err(e) = self.map_whole(uffd, at, len, protect, fault.write) {
             // A part may be mapped by now, and nothing may be written through a mapping that the core map does not have.
-            let is_known = mapped || x.table == fault.table && parked::unmap_here(at, len).is_ok();
+            let is_known = mapped || x.table == fault.table && unmap::unmap_here(at, len).is_ok();
             if !is_known {
                 self.pages.frames.add_mapper(frame, fault.table);
             }
@@ -352,7 +352,7 @@ impl Pager {
             if source.is_null() {
                 if let Err(e) = self.map_whole(uffd, at, len, false, true) {
                     // No part may be mapped that the core map does not have.
-                    let _ = parked::unmap_here(at, len);
+                    let _ = unmap::unmap_here(at, len);
                     return Err((i, e));
                 }
                 done = len;

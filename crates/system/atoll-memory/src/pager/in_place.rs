@@ -14,7 +14,8 @@ use super::evict::{NO_VICTIM, VICTIMS, Victim};
 use super::executor::Executor;
 use super::frames::CoreMap;
 use super::page_word::{self, State};
-use super::{FaultError, Pager, parked};
+use super::unmap::{self, Stretches};
+use super::{FaultError, Pager};
 use crate::control::{Faults, Figures, Settings};
 use crate::far::{AnyFar, FarStore};
 use crate::sys;
@@ -50,9 +51,6 @@ impl InPlace {
 /// Pages that are packed at once, beside a batch of evictions.
 const PACKED: usize = 32;
 
-/// `MADV_GUARD_INSTALL`.
-const GUARD: usize = 102;
-
 /// Whether the kernel puts guards into mappings of files: since Linux 6.15.
 fn guards_are_possible() -> bool {
     let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
@@ -61,7 +59,7 @@ fn guards_are_possible() -> bool {
         let Ok(at) = sys::mmap(0, 4096, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) else {
             return false;
         };
-        let is_possible = sys::syscall(libc::SYS_madvise, [at, 4096, GUARD, 0, 0, 0]).is_ok();
+        let is_possible = sys::syscall(libc::SYS_madvise, [at, 4096, unmap::GUARD as usize, 0, 0, 0]).is_ok();
         let _ = sys::syscall(libc::SYS_munmap, [at, 4096, 0, 0, 0, 0]);
         is_possible
     }
@@ -86,11 +84,14 @@ impl Pager {
                 Ok(false) | Err(_) => break,
             }
         }
+        self.take_mappings(x, victims, &mut stays);
         let mut begin = 0;
         while begin < victims.len() {
             let end = self.place_end(&victims[begin..], &stays[begin..]) + begin;
             if stays[begin] {
-                self.leave_run(x, &mut victims[begin..end], &mut stays[begin..end]);
+                let stored = victims[begin..end].iter().filter(|victim| victim.store).count() as u64;
+                Figures::add(&x.figures.bytes_out, stored << self.places.shift);
+                self.release_frames(x, &victims[begin..end]);
             }
             begin = end;
         }
@@ -127,40 +128,48 @@ impl Pager {
             .unwrap_or(victims.len())
     }
 
-    /// Unmaps a run of neighbours that stay, and enters them as far. Where the kernel refuses, they do not stay.
-    fn leave_run(&self, x: &mut Executor, run: &mut [Victim], stays: &mut [bool]) {
-        if self.take_mappings(x, run).is_err() {
-            for victim in run {
-                self.far.store.take_from_place(victim.page.into());
-                // Far memory has forgotten what it held of the page.
-                self.pages.frames.set_dirty(victim.frame);
-                (victim.dirty, victim.store) = (true, true);
+    /// Unmaps the victims that stay, which only the page table of `x` maps, so that an access to them is a fault. Where the kernel refuses,
+    /// they do not stay.
+    fn take_mappings(&self, x: &Executor, victims: &mut [Victim], stays: &mut [bool]) {
+        let is_guarded = self.far.in_place == InPlace::Guarded;
+        let mut stretches = Stretches::new();
+        // Where the runs of the stretches so far begin and end.
+        let mut runs = [(0, 0); VICTIMS];
+        let mut count = 0;
+        let mut begin = 0;
+        while begin < victims.len() {
+            let end = self.place_end(&victims[begin..], &stays[begin..]) + begin;
+            let run = &victims[begin..end];
+            let is_unmapped =
+                || !is_guarded && !run.iter().any(|v| self.pages.frames.mapped_by(v.frame, x.table));
+            if stays[begin] && !is_unmapped() {
+                let (at, len) = (self.places.address_of(run[0].page).0, run.len() << self.places.shift);
+                // The kernel would try for ever to put a guard where its mark for a write-protected page is.
+                let is_marked = is_guarded && run.iter().any(|victim| !victim.dirty);
+                if is_marked && self.tables.uffd(x.table).write_protect(at, len, false).is_err() {
+                    self.do_not_stay(&mut victims[begin..end], &mut stays[begin..end]);
+                } else {
+                    stretches.push(at, len);
+                    runs[count] = (begin, end);
+                    count += 1;
+                }
             }
-            stays.fill(false);
-            return;
+            begin = end;
         }
-        let stored = run.iter().filter(|victim| victim.store).count() as u64;
-        Figures::add(&x.figures.bytes_out, stored << self.places.shift);
-        self.release_frames(x, run);
+        let done = stretches.unmap(if is_guarded { unmap::GUARD } else { unmap::DROP });
+        for &(begin, end) in &runs[done..count] {
+            self.do_not_stay(&mut victims[begin..end], &mut stays[begin..end]);
+        }
     }
-    /// Unmaps a run of locked neighbours, which only the page table of `x` maps, so that an access to them is a fault. On failure some of
-    /// them may be unmapped.
-    fn take_mappings(&self, x: &Executor, run: &[Victim]) -> Result<(), FaultError> {
-        let (at, len) = (self.places.address_of(run[0].page).0, run.len() << self.places.shift);
-        if self.far.in_place == InPlace::Guarded {
-            // The kernel would try for ever to put a guard where its mark for a write-protected page is.
-            if run.iter().any(|victim| !victim.dirty) {
-                self.tables.uffd(x.table).write_protect(at, len, false).map_err(FaultError::Kernel)?;
-            }
-            // SAFETY: takes mappings of a shared file's pages; their content stays in the file.
-            unsafe { sys::syscall(libc::SYS_madvise, [at, len, GUARD, 0, 0, 0]) }
-                .map(drop)
-                .map_err(FaultError::Kernel)
-        } else if run.iter().any(|victim| self.pages.frames.mapped_by(victim.frame, x.table)) {
-            parked::unmap_here(at, len)
-        } else {
-            Ok(())
+
+    /// A run of victims is to be moved after all. Far memory has forgotten what it held of them.
+    fn do_not_stay(&self, run: &mut [Victim], stays: &mut [bool]) {
+        for victim in run {
+            self.far.store.take_from_place(victim.page.into());
+            self.pages.frames.set_dirty(victim.frame);
+            (victim.dirty, victim.store) = (true, true);
         }
+        stays.fill(false);
     }
 
     /// Moves some of the pages that stayed where they lie, if the machine needs the memory: they come into free frames of `x` and leave

@@ -16,7 +16,7 @@ use atoll_pages::policy::Wants;
 use super::Pager;
 use super::leaving::Leaving;
 use super::page_word::{self, State};
-use super::parked;
+use super::unmap::{self, Stretches};
 use crate::control::Settings;
 use crate::sys;
 
@@ -128,6 +128,7 @@ impl Pager {
     pub(super) fn drop_ahead(&self, queue: &mut Leaving, ahead: usize) {
         let most_bridged = if queue.makers.are_several() { BRIDGE } else { BRIDGE_ALONE };
         let most_bridged = (most_bridged >> (self.places.shift - 12)).max(1);
+        let mut stretches = Stretches::new();
         while queue.dropped < ahead.min(queue.len()) {
             let (first, mut last) = (queue.page(queue.dropped), queue.page(queue.dropped));
             let (at, end) = self.places.address_of(first);
@@ -142,9 +143,14 @@ impl Pager {
                 last = next;
                 queue.dropped += 1;
             }
-            // Where it fails, the pages count as used.
-            let _ = parked::unmap_here(at, ((last - first + 1) as usize) << self.places.shift);
+            stretches.push(at, ((last - first + 1) as usize) << self.places.shift);
+            if stretches.is_full() {
+                // Where it fails, the pages count as used.
+                stretches.unmap(unmap::DROP);
+                stretches = Stretches::new();
+            }
         }
+        stretches.unmap(unmap::DROP);
     }
 
     /// Whether page table `table` may map the page in `frame`.

@@ -23,8 +23,8 @@ use super::evict::{NO_VICTIM, VICTIMS, Victim};
 use super::executor::{Executor, Lately};
 use super::kernel_maps::{Look, Makers};
 use super::page_word::{self, PageWord, State};
-use super::parked;
 use super::room::Room;
+use super::unmap::{self, Stretches};
 
 /// A page that is about to leave. The policy has given it up.
 #[derive(Clone, Copy)]
@@ -272,7 +272,8 @@ impl Pager {
         if head.wrapping_sub(x.heard) as usize > kept {
             x.heard = head.wrapping_sub(kept as u32);
         }
-        let mut run = Run { page: 0, count: 0, end: 0 };
+        let mut locked = [0; VICTIMS];
+        let mut count = 0;
         while x.heard != head {
             let entry = self.announced.slots[x.heard as usize % kept].load(Ordering::Relaxed);
             x.heard = x.heard.wrapping_add(1);
@@ -292,43 +293,45 @@ impl Pager {
                 page_word::unlock(word, seen);
                 continue;
             }
-            let (at, end) = self.places.address_of(page);
-            if run.count == 0
-                || run.page + run.count != page
-                || run.end != end
-                || run.count as usize == VICTIMS
-            {
-                self.drop_run(&run, table);
-                run = Run { page, count: 0, end };
+            locked[count] = page;
+            count += 1;
+            if count == VICTIMS {
+                self.drop_mappings_of(&locked, table);
+                count = 0;
             }
-            debug_assert!(at < end);
-            run.count += 1;
         }
-        self.drop_run(&run, table);
+        self.drop_mappings_of(&locked[..count], table);
     }
 
-    /// Drops the mappings of a run of locked pages in `table`, the caller's, and unlocks them.
-    fn drop_run(&self, run: &Run, table: usize) {
-        if run.count == 0 {
-            return;
+    /// Drops the mappings of locked pages in `table`, the caller's, and unlocks them.
+    fn drop_mappings_of(&self, pages: &[u32], table: usize) {
+        let mut stretches = Stretches::new();
+        // How many of the pages the stretches so far have.
+        let mut ends = [0; VICTIMS];
+        let mut count = 0;
+        let mut first = 0;
+        while first < pages.len() {
+            let (at, end) = self.places.address_of(pages[first]);
+            let run = pages[first..]
+                .iter()
+                .zip(pages[first]..)
+                .take_while(|(page, next)| *page == next && self.places.address_of(**page).1 == end)
+                .count();
+            stretches.push(at, run << self.places.shift);
+            first += run;
+            ends[count] = first;
+            count += 1;
         }
-        let at = self.places.address_of(run.page).0;
-        let dropped = parked::unmap_here(at, (run.count as usize) << self.places.shift).is_ok();
-        for page in run.page..run.page + run.count {
-            let word = self.pages.word(page);
+        let done = stretches.unmap(unmap::DROP);
+        let dropped = if done == 0 { 0 } else { ends[done - 1] };
+        for (index, page) in pages.iter().enumerate() {
+            let word = self.pages.word(*page);
             // A locked word keeps its frame and its habit.
             let locked = page_word::load(word);
-            if dropped {
+            if index < dropped {
                 self.pages.frames.remove_mapper(locked.frame(), table);
             }
             page_word::unlock(word, PageWord::resident(locked.frame(), locked.habit()));
         }
     }
-}
-
-/// Neighbouring pages of a stretch that ends at `end`, all locked.
-struct Run {
-    page: u32,
-    count: u32,
-    end: usize,
 }

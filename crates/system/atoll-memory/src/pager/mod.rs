@@ -44,6 +44,7 @@ pub mod scan;
 mod sync;
 mod tables;
 pub(crate) mod threads;
+mod unmap;
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -14,7 +14,7 @@ use super::executor::Executor;
 use super::frames::CoreMap;
 use super::node_rights::Right;
 use super::page_word::{self, PageWord, State};
-use super::parked;
+use super::unmap;
 use super::{FaultError, Pager};
 use crate::far::{Access, FarStore, Transfer};
 use crate::sys;
@@ -221,7 +221,7 @@ impl Pager {
         let mut all = true;
         map.for_each(|table| {
             let now = || {
-                table == here && parked::unmap_here(self.places.address_of(page).0, self.page_bytes()).is_ok()
+                table == here && unmap::unmap_here(self.places.address_of(page).0, self.page_bytes()).is_ok()
             };
             if all && (self.unmap_later(page, table) || now()) {
                 self.pages.frames.remove_mapper(frame, table);

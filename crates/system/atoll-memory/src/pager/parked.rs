@@ -6,10 +6,10 @@
 //!
 //! Rules: no allocation, no locks the program could hold, no arena access.
 
+use super::unmap::unmap_here;
 use super::{FaultError, Pager};
 use crate::control::MAX_WORKERS;
 use crate::spin::Spin;
-use crate::sys;
 
 /// Runs of pages that a table has room for; what finds none is freed.
 const RUNS: usize = 128;
@@ -91,14 +91,6 @@ impl Pager {
         }
         Ok(())
     }
-}
-
-/// Drops this process's mappings of pages that lie in the arena's files.
-pub(super) fn unmap_here(at: usize, len: usize) -> Result<(), FaultError> {
-    // SAFETY: drops mappings of a shared file's pages; their content stays in the file. The program may have locked them.
-    unsafe { sys::syscall(libc::SYS_madvise, [at, len, libc::MADV_DONTNEED_LOCKED as usize, 0, 0, 0]) }
-        .map(drop)
-        .map_err(FaultError::Kernel)
 }
 
 #[cfg(test)]

@@ -166,7 +166,7 @@ fn kind(number: i64, a: [usize; 6]) -> Option<Call> {
         libc::SYS_preadv => Call::ReadMany,
         libc::SYS_pwritev => Call::WriteMany,
         libc::SYS_splice => Call::Splice,
-        libc::SYS_madvise => Call::Drop,
+        libc::SYS_madvise | libc::SYS_process_madvise => Call::Drop,
         libc::SYS_pipe2 => Call::Pipe,
         _ => return None,
     })
@@ -332,6 +332,7 @@ fn filter() -> Vec<libc::sock_filter> {
         libc::SYS_pwritev,
         libc::SYS_splice,
         libc::SYS_madvise,
+        libc::SYS_process_madvise,
         libc::SYS_pipe2,
     ];
     let load = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
