@@ -68,6 +68,9 @@ test-compilers: build ## Run the conformance programs and workloads built by eve
 	$(CARGO) build --release -p atoll-e2e --bin compilers
 	CARGO_TARGET_DIR="$(abspath $(TARGET))" scripts/other-compilers
 
+bench-compilers: build ## Measure programs by each compiler here with all data near, beside native: some minutes
+	$(CARGO) run --release -p atoll-e2e --bin compilers -- --time
+
 live: build ## Compare the simulator with the live system: counts of four programs, several minutes
 	$(CARGO) test -p atoll-e2e --test live -- --ignored --nocapture
 
