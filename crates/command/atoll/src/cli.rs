@@ -416,8 +416,8 @@ pub(crate) struct MemoryArgs {
     ///
     /// auto is memory that the machine (or the memory group) can spare beside the near limit, and a file for what does not fit.
     /// While a quarter of the machine's memory is available, pages stay as they are in a quarter of that memory, most of them where they
-    /// lie, out of all page tables. In the rest they are packed by lz4. hosts is memory that
-    /// lenders lend (`atoll lend`, `atoll lenders`), the nearest first, and a file for pages that no lender has room for.
+    /// lie, out of all page tables. In the rest they are packed by lz4. hosts is memory that lenders lend (`atoll lend`, `atoll lenders`),
+    /// the nearest first, and a file for pages that no lender has room for.
     #[arg(long, value_name = "STORE", default_value = defaults::FAR, value_parser = far)]
     pub(crate) far: FarSpec,
 

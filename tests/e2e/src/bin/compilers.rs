@@ -120,8 +120,9 @@ fn measure(compiler: &str) -> Vec<f64> {
         };
         let [mut alone, mut managed] = [const { Vec::new() }; 2];
         for _ in 0..ROUNDS {
-            let seconds =
-                |program: Atoll| program.args(class).env("OMP_NUM_THREADS", "2").limit(LIMIT).run().seconds;
+            let seconds = |program: Atoll| {
+                program.args(class).env("OMP_NUM_THREADS", "2").limit(LIMIT).run().exits(0).seconds
+            };
             alone.push(seconds(native(&path)));
             managed.push(seconds(Atoll::new(&path)));
         }

@@ -134,19 +134,29 @@ impl AutoStore {
         skip == 0 && left != Left::Little as u32
     }
 
-    /// The place for a page that is to lie plainly in memory, which no other tier holds from now on; `None` if it is not to.
-    fn plain_place(&self, lane: &Lane, page: u64) -> Result<Option<*mut u8>, FarError> {
+    /// Has a page lie plainly in memory by `take`, so that no other tier holds it from now on; `None` if it is not to.
+    fn plainly<T>(
+        &self,
+        page: u64,
+        take: impl FnOnce() -> Result<T, FarError>,
+    ) -> Result<Option<T>, FarError> {
         if self.left() != Left::Plenty as u32 {
             return Ok(None);
         }
-        match self.plain.direct(lane, page, Access::Store) {
-            Ok(place) => {
+        match take() {
+            Ok(taken) => {
                 self.forget_packed(page);
-                Ok(place)
+                Ok(Some(taken))
             }
             Err(FarError::Full) => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    /// The place for a page that is to be copied and lie plainly in memory.
+    fn plain_place(&self, lane: &Lane, page: u64) -> Result<Option<*mut u8>, FarError> {
+        let place = self.plainly(page, || self.plain.direct(lane, page, Access::Store))?;
+        Ok(place.flatten())
     }
 
     /// Neither compressed memory nor the file holds the page from now on.
@@ -277,20 +287,11 @@ impl FarStore for AutoStore {
         if page >= self.pages {
             return Err(FarError::OutOfRange { page });
         }
-        if self.left() != Left::Plenty as u32 {
-            return Ok(false);
+        let stays = self.plainly(page, || self.in_place.add(page))?.is_some();
+        if stays && self.plain.holds(page) {
+            self.plain.discard(page, 1);
         }
-        match self.in_place.add(page) {
-            Ok(()) => {
-                if self.plain.holds(page) {
-                    self.plain.discard(page, 1);
-                }
-                self.forget_packed(page);
-                Ok(true)
-            }
-            Err(FarError::Full) => Ok(false),
-            Err(error) => Err(error),
-        }
+        Ok(stays)
     }
 
     fn is_in_place(&self, page: u64) -> bool {

@@ -62,8 +62,8 @@ enum Stage {
 }
 
 impl Pager {
-    /// Evicts victims, all locked, sorted by page, whose order changes. On failure those that are not far are near as before, though perhaps
-    /// mapped by nobody; an error says why some are.
+    /// Evicts victims, all locked, sorted by page; the slice is used up. On failure those that are not far are near as before, though
+    /// perhaps mapped by nobody; an error says why some are.
     pub(super) fn evict_all(&self, x: &mut Executor, victims: &mut [Victim]) -> Result<(), FaultError> {
         let most = (x.scratch_bytes >> self.places.shift).clamp(1, VICTIMS);
         let mut result = Ok(());

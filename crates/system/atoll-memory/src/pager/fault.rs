@@ -178,7 +178,7 @@ impl Pager {
             return Err(e);
         }
         let mut batch = Batch::new();
-        batch.push(page, seen, self.writable(x, page, seen, fault.write));
+        batch.push(self.item(x, page, seen, fault.write));
         self.lock_window(x, page, &window, seen.state(), &mut batch);
         let mut fetched = self.fill(x, &batch, seen.state(), fault.table);
         if batch.len > 1 && matches!(fetched, Err((0, FaultError::Far(_)))) {
@@ -219,12 +219,16 @@ impl Pager {
         pacing::worth_fetching(page.into(), state == State::Absent, last)
     }
 
+    /// A locked page that is about to be brought.
+    fn item(&self, x: &mut Executor, page: u32, seen: PageWord, write: bool) -> Item {
+        let stayed = seen.state() == State::Far && self.far.is_in_place(page);
+        // Of a page that stayed where it lies there is no copy, whose age would have to be known.
+        let writable = stayed || self.writable(x, page, seen, write);
+        Item { page, seen, writable, stayed }
+    }
+
     /// Whether the page is mapped writable at once. What no fault asks for is so only if this node may write it.
     fn writable(&self, x: &mut Executor, page: u32, seen: PageWord, write: bool) -> bool {
-        // Of a page that stayed where it lies there is no copy, whose age would have to be known.
-        if seen.state() == State::Far && self.far.is_in_place(page) {
-            return true;
-        }
         let is_new = seen.state() == State::Absent;
         x.guesses.is_writable(write, is_new, seen.habit()) && (write || is_new || self.may(page, true))
     }
@@ -267,8 +271,7 @@ impl Pager {
                     page_word::unlock(word, seen);
                     continue;
                 }
-                let writable = self.writable(x, candidate, seen, false);
-                batch.push(candidate, seen, writable);
+                batch.push(self.item(x, candidate, seen, false));
             }
         }
         batch.sort();
@@ -313,7 +316,7 @@ impl Pager {
         let mut staged = [const { Transfer { page: 0, memory: std::ptr::null_mut() } }; WINDOW];
         let mut count = 0;
         for (i, item) in items.iter().enumerate() {
-            if self.far.is_in_place(item.page) {
+            if item.stayed {
                 continue;
             }
             let page = u64::from(item.page);
@@ -342,21 +345,22 @@ impl Pager {
             let end = (i + 1..batch.len).find(|&k| {
                 items[k].page != items[k - 1].page + 1
                     || items[k].writable != first.writable
-                    || sources[i].is_null() != sources[k].is_null()
-                    || !sources[i].is_null() && sources[k] != sources[k - 1].wrapping_add(self.page_bytes())
+                    || items[k].stayed != first.stayed
+                    || !first.stayed && sources[k] != sources[k - 1].wrapping_add(self.page_bytes())
             });
             let (run, source) = (end.unwrap_or(batch.len) - i, sources[i]);
             let (at, _) = self.places.address_of(first.page);
             let len = run << self.places.shift;
-            let mut done = 0;
-            if source.is_null() {
+            if first.stayed {
                 if let Err(e) = self.map_whole(uffd, at, len, false, true) {
                     // No part may be mapped that the core map does not have.
                     let _ = unmap::unmap_here(at, len);
                     return Err((i, e));
                 }
-                done = len;
+                i += run;
+                continue;
             }
+            let mut done = 0;
             while done < len {
                 // SAFETY: the source holds `run` pages: neighbours in far memory or in the scratch.
                 match unsafe { uffd.copy(at + done, source.add(done), len - done, !first.writable) } {
@@ -395,11 +399,10 @@ impl Pager {
             self.pages.frames.fill(frame, item.page, item.writable, far);
             self.pages.frames.add_mapper(frame, table);
             self.note(x, Event::arrived(frame, item.page == page, far.then(|| item.seen.token())));
-            if far {
-                if self.far.is_in_place(item.page) {
-                    self.far.store.take_from_place(item.page.into());
-                }
-            } else {
+            if item.stayed {
+                self.far.store.take_from_place(item.page.into());
+            }
+            if !far {
                 self.pages.touch(item.page, self.places.shift, &self.control.totals);
             }
             let habit = item.seen.habit();
@@ -454,6 +457,8 @@ struct Item {
     page: u32,
     seen: PageWord,
     writable: bool,
+    /// Whether the page is far and stayed where it lies.
+    stayed: bool,
 }
 
 /// The pages one fault brings.
@@ -464,12 +469,12 @@ struct Batch {
 
 impl Batch {
     fn new() -> Batch {
-        let none = Item { page: 0, seen: PageWord::ABSENT, writable: false };
+        let none = Item { page: 0, seen: PageWord::ABSENT, writable: false, stayed: false };
         Batch { items: [none; WINDOW], len: 0 }
     }
 
-    fn push(&mut self, page: u32, seen: PageWord, writable: bool) {
-        self.items[self.len] = Item { page, seen, writable };
+    fn push(&mut self, item: Item) {
+        self.items[self.len] = item;
         self.len += 1;
     }
 

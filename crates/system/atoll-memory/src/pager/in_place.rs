@@ -85,20 +85,14 @@ impl Pager {
             }
         }
         self.take_mappings(x, victims, &mut stays);
-        let mut begin = 0;
-        while begin < victims.len() {
-            let end = self.place_end(&victims[begin..], &stays[begin..]) + begin;
-            if stays[begin] {
-                let stored = victims[begin..end].iter().filter(|victim| victim.store).count() as u64;
-                Figures::add(&x.figures.bytes_out, stored << self.places.shift);
-                self.release_frames(x, &victims[begin..end]);
-            }
-            begin = end;
-        }
         let mut rest = 0;
         for index in 0..victims.len() {
-            if !stays[index] {
-                victims[rest] = victims[index];
+            let victim = victims[index];
+            if stays[index] {
+                Figures::add(&x.figures.bytes_out, u64::from(victim.store) << self.places.shift);
+                self.release_frames(x, &[victim]);
+            } else {
+                victims[rest] = victim;
                 rest += 1;
             }
         }

@@ -9,6 +9,7 @@ use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::FaultError;
+use super::evict::VICTIMS;
 use crate::sys;
 
 /// Takes mappings away, locked ones too, as the program may have locked them.
@@ -16,8 +17,8 @@ pub(super) const DROP: c_int = libc::MADV_DONTNEED_LOCKED;
 /// Takes mappings away and puts a guard in their place, at which an access raises SIGSEGV: `MADV_GUARD_INSTALL`.
 pub(super) const GUARD: c_int = 102;
 
-/// Stretches of one call at most.
-const MOST: usize = 64;
+/// Stretches of one call at most: as many as the pages of a batch of victims are.
+const MOST: usize = VICTIMS;
 /// The calling process in place of a descriptor of one: `PIDFD_SELF_THREAD_GROUP`, since Linux 6.14.
 const SELF: c_int = -10001;
 
