@@ -62,11 +62,19 @@ fn a_kill_for_the_memory_groups_limit_was_not_told() {
         atoll().display(),
         built("stencil").display()
     );
-    let run = group.run(&words);
-    let said = String::from_utf8_lossy(&run.stderr);
-    assert!(!run.status.success(), "{said}");
     let line = "atoll: the kernel killed a process of the run, as the limit of its memory group, 100M, was reached: \
         atoll run --near 66M keeps it within the limit";
+    // On a busy machine the kernel kills one process after the other, the launcher last, while the memory of the first ones is
+    // still being freed. Then nobody is left to say anything.
+    let mut said = String::new();
+    for _ in 0..3 {
+        let run = group.run(&words);
+        said = String::from_utf8_lossy(&run.stderr).into_owned();
+        assert!(!run.status.success(), "{said}");
+        if !said.is_empty() {
+            break;
+        }
+    }
     assert!(said.contains(line), "{said}");
 }
 

@@ -132,10 +132,13 @@ fn worker() -> Worker {
                 for word in words.iter_mut() {
                     *word = black_box(*word + pass);
                 }
+                // Told while the memory is there: whoever looks right then is to find it, on a busy machine, too.
+                if pass == 10 {
+                    let _ = round.try_send(());
+                }
             }
             // SAFETY: the memory is this thread's, and zeros are words.
             unsafe { libc::madvise(words.as_mut_ptr().cast(), BYTES, libc::MADV_DONTNEED) };
-            let _ = round.try_send(());
         }
     });
     let (tid, start, stack) = told.recv().unwrap();
