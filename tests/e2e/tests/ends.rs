@@ -336,17 +336,20 @@ fn two_runs_at_once() {
 /// The kernel looked at every page of terabytes of addresses to write a core file.
 #[test]
 fn a_core_file_is_soon_written() {
-    let program = helper("endings.c");
-    for way in ["--near 64M", "--nodes 2 --workers 2"] {
+    let program = format!("{} abort master", helper("endings.c").display());
+    let plain = helper_with("own_faults.c", &["-fno-openmp", "-pthread"]);
+    let plain = format!("{} ends", plain.display());
+    let ways =
+        [(&program, "--near 64M", 6), (&program, "--nodes 2 --workers 2", 6), (&plain, "--near 24M", 11)];
+    for (program, way, signal) in ways {
         let folder = tempfile::tempdir().expect("a folder");
         let line = format!(
-            "ulimit -c unlimited && exec timeout -s KILL 30 {} run {way} -- {} abort master",
-            atoll_e2e::build::atoll().display(),
-            program.display()
+            "ulimit -c unlimited && exec timeout -s KILL 30 {} run {way} -- {program}",
+            atoll_e2e::build::atoll().display()
         );
         let run = std::process::Command::new("sh").arg("-c").arg(&line).current_dir(folder.path()).output();
         let run = run.expect("sh is there");
         let said = String::from_utf8_lossy(&run.stderr);
-        assert!(said.contains("signal 6"), "{way}: {} {said}", run.status);
+        assert!(said.contains(&format!("signal {signal}")), "{way}: {} {said}", run.status);
     }
 }

@@ -45,6 +45,19 @@ fn protections_were_ignored() {
     helper_as_natively("protections.c", "24M");
 }
 
+/// What the program had protected lost its content when mappings around it were dropped, a run with larger pages ended, and new blocks held
+/// what a freed one had left in protected pages.
+#[test]
+fn protected_memory_between_paged_memory_was_lost() {
+    let program = native(plain("protected_between.c"));
+    for (way, near) in [("", "18M"), ("--page 64K", "28M"), ("--policy lru", "18M"), ("--policy fifo", "18M")]
+    {
+        for far in FARS {
+            as_natively(&program, &Atoll::new(plain("protected_between.c")).with(way), near, far);
+        }
+    }
+}
+
 /// What the kernel maps by itself where threads share a page table, it maps without telling the pager, which still has to learn of
 /// every write.
 #[test]

@@ -12,7 +12,7 @@ use atoll_memory::spin::{Held, Spin};
 use atoll_memory::sys;
 
 use super::kept::{self, Stale};
-use super::{bounds, place};
+use super::{bounds, mapped_over, place};
 use crate::start::{forked, take_over};
 use crate::state::{self, SignalsBlocked};
 
@@ -95,7 +95,7 @@ pub(crate) fn allocate(bytes: usize, alignment: usize, content: Content) -> Opti
 }
 
 /// Where the calling worker's events are counted.
-fn figures(pager: &Pager) -> &Figures {
+pub(super) fn figures(pager: &Pager) -> &Figures {
     &pager.control().figures[state::executor_index().min(control::MAX_WORKERS)]
 }
 
@@ -125,10 +125,19 @@ pub(crate) fn size(start: usize) -> Option<usize> {
 
 /// Frees the live extent that begins at `start`; `false` if there is none. Its pages may stay for the next block.
 pub(crate) fn free(start: usize) -> bool {
+    let is_own = mapped_over::are_none() || size(start).is_none_or(|len| is_own_again(start, start + len));
     let (mut extents, blocked) = lock();
     let Some(len) = extents.live.remove(&start) else { return false };
-    extents.give(start, len, true, blocked);
+    if is_own {
+        extents.give(start, len, true, blocked);
+    }
     true
+}
+
+/// Puts the arena's pages back where something else lies over a part of `start..end`, which nobody uses any more. `false`: the kernel
+/// refuses, and no block may come to lie there.
+fn is_own_again(start: usize, end: usize) -> bool {
+    mapped_over::put_back(start, end).is_ok()
 }
 
 /// Frees every granule of `start..end`, splitting live extents that reach beyond.
@@ -163,10 +172,12 @@ pub(crate) fn free_range(start: usize, end: usize) {
 /// Makes the live extent at `start` `bytes` long without moving it, if what follows is free.
 pub(crate) fn resize(start: usize, bytes: usize) -> bool {
     let Some(want) = bytes.checked_next_multiple_of(GRANULE) else { return false };
+    let is_own = mapped_over::are_none()
+        || size(start).is_none_or(|have| want >= have || is_own_again(start + want, start + have));
     let (mut extents, blocked) = lock();
     let Some(&have) = extents.live.get(&start) else { return false };
     if want <= have {
-        if want < have {
+        if want < have && is_own {
             extents.live.insert(start, want);
             extents.give(start + want, have - want, false, blocked);
         }
@@ -228,14 +239,6 @@ pub(crate) fn zero(start: usize, end: usize) {
     }
     clear(start, a.min(end));
     clear(b.max(start), end);
-}
-
-/// Notes that another mapping lies over `start..end` from now on: the arena's pages there hold nothing and must not be touched.
-pub(super) fn let_go(start: usize, end: usize) {
-    let Some(pager) = state::pager() else { return };
-    let (a, b) = whole_pages(start, end, pager.page_bytes());
-    let _blocked = SignalsBlocked::new();
-    pager.release(a, b, figures(pager));
 }
 
 /// Drops the content of `start..end` in a process that the program forked, whose arena is private memory; the range then reads

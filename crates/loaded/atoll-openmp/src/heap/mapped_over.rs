@@ -1,25 +1,59 @@
-//! Files that the program maps, shared, over a part of its anonymous memory (`MAP_FIXED`), as ring buffers and loaders do.
+//! Parts of the program's anonymous memory over which it has something else: files that it maps there, shared (`MAP_FIXED`), as ring
+//! buffers and loaders do, and memory that it has protected.
 //!
-//! Called by `mapping`. Such a part of the arena is the file's until the program unmaps it or maps anonymous memory there. Then
-//! the arena's own pages are put back, here and in the other workers.
+//! Called by `mapping`, and by `large` when blocks are freed. Such a part of the arena is the other mapping's until the program unmaps or
+//! frees it, or maps anonymous memory there. Then the arena's own pages are put back, here and in the other workers.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use atoll_memory::spin::{Held, Spin};
 use atoll_memory::sys::Errno;
 
+use super::large;
 use crate::state::{self, SignalsBlocked};
 use crate::wrap::replay;
 
-/// The ranges that files lie over: start → end.
+/// The ranges that something lies over: start → end.
 static OVER: Spin<BTreeMap<usize, usize>> = Spin::new(BTreeMap::new());
+/// Whether there was ever one.
+static ANY: AtomicBool = AtomicBool::new(false);
 
-/// Notes that a file lies over `start..end` from now on.
-pub(super) fn note(start: usize, end: usize) {
+/// Whether nothing lies over any part of the arena, nor ever did.
+pub(super) fn are_none() -> bool {
+    !ANY.load(Ordering::Relaxed)
+}
+
+/// Maps something over `start..end`, by `map`; the memory there is given up. The edges are pinned: see `pin_edges`.
+///
+/// # Errors
+/// Those of `map`. The memory is the arena's own then, and empty.
+pub(super) fn cover<E>(start: usize, end: usize, map: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
     let _blocked = SignalsBlocked::new();
+    if let Some(pager) = state::pager() {
+        pager.cover(start, end, large::figures(pager), map)?;
+    } else {
+        map()?;
+    }
     let mut over = OVER.lock();
     take_out(&mut over, start, end);
     over.insert(start, end);
+    ANY.store(true, Ordering::Relaxed);
+    Ok(())
+}
+
+/// Pins the pages of which `start..end` is only a part, before anything is done to the range.
+pub(super) fn pin_edges(start: usize, end: usize) {
+    let Some(pager) = state::pager() else { return };
+    let table = state::table();
+    atoll_nodes::stack::off_paged(move || {
+        let _blocked = SignalsBlocked::new();
+        // SAFETY: signals are blocked and no memory that faults is touched while the reference lives.
+        let x = unsafe { state::executor(pager) };
+        if let Err(e) = pager.pin_edges(x, table, start, end) {
+            atoll_memory::ending::end(e);
+        }
+    });
 }
 
 /// A guard that keeps these ranges unchanged while it lives.
@@ -73,6 +107,9 @@ fn take_out(over: &mut BTreeMap<usize, usize>, start: usize, end: usize) -> Vec<
 /// # Errors
 /// The kernel's error.
 pub(super) fn put_back(start: usize, end: usize) -> Result<(), Errno> {
+    if are_none() {
+        return Ok(());
+    }
     let _blocked = SignalsBlocked::new();
     let parts = take_out(&mut OVER.lock(), start, end);
     let Some(pager) = state::pager() else { return Ok(()) };

@@ -51,14 +51,12 @@ unsafe extern "C" fn map(
     let anonymous_or_fixed = libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE;
     // In a segment nothing faults, so other mappings are filled at once.
     let filled = if segment::is_on() { libc::MAP_POPULATE } else { 0 };
-    let kernel = || {
+    let place = |at: usize, fixed: c_int| {
         let _set_up = segment::SetUp::begin(None);
-        let place = |at: usize, fixed: c_int| {
-            // SAFETY: exactly what the caller asked for, or a new mapping where nothing is.
-            unsafe { sys::mmap(at, len, prot, flags | fixed | filled, fd, offset as u64) }
-        };
-        let everywhere = if flags & anonymous_or_fixed == 0 { free_everywhere(len, place) } else { None };
-        let at = everywhere.map_or_else(|| place(at as usize, 0), Ok);
+        // SAFETY: exactly what the caller asked for, or a new mapping where nothing is.
+        unsafe { sys::mmap(at, len, prot, flags | fixed | filled, fd, offset as u64) }
+    };
+    let told = |at: Result<usize, Errno>| {
         if let Ok(at) = at
             && flags & libc::MAP_ANONYMOUS == 0
         {
@@ -66,6 +64,10 @@ unsafe extern "C" fn map(
             files::mapped(at, len, prot, flags, fd, offset);
         }
         result(at)
+    };
+    let kernel = || {
+        let everywhere = if flags & anonymous_or_fixed == 0 { free_everywhere(len, place) } else { None };
+        told(everywhere.map_or_else(|| place(at as usize, 0), Ok))
     };
     if crate::start::objects::is_own_code(caller) {
         return result(os::map(len).ok_or(Errno(libc::ENOMEM)));
@@ -80,9 +82,12 @@ unsafe extern "C" fn map(
     let fixed = flags & (libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE) != 0;
     if flags & libc::MAP_FIXED != 0
         && state::pager().is_some()
-        && let Some(mapped) = map_over(at as usize, len, prot, flags, fd, offset, kernel)
+        && let Some(over) = map_over(at as usize, len, prot, flags, fd, offset, || place(at as usize, 0))
     {
-        return mapped;
+        return match over {
+            Over::Ours(at) => result(at),
+            Over::Kernels(at) => told(at),
+        };
     }
     if flags & libc::MAP_ANONYMOUS != 0 && flags & libc::MAP_SHARED == 0 && !fixed {
         if prot == libc::PROT_NONE {
@@ -137,29 +142,42 @@ pub(crate) fn take_out(at: usize, len: usize, prot: c_int) -> Result<(), Errno> 
         // SAFETY: the program's own memory, as it asks.
         unsafe { sys::syscall(libc::SYS_mprotect, [at, bytes, prot as usize, 0, 0, 0]) }
     };
-    let parts = mapped_over::between(at, end);
-    for &(a, b) in &parts {
+    let usual = libc::PROT_READ | libc::PROT_WRITE;
+    for (a, b) in mapped_over::between(at, end) {
+        mapped_over::pin_edges(a, b);
         // From here on nobody writes to the memory that is copied.
         protect(a, b - a, libc::PROT_READ)?;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         // SAFETY: a new mapping, which then takes the place of the memory it is a copy of.
         unsafe {
-            let copy = sys::mmap(0, b - a, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0)?;
+            let copy = sys::mmap(0, b - a, usual, flags, -1, 0)?;
             std::ptr::copy_nonoverlapping(a as *const u8, copy as *mut u8, b - a);
-            protect(copy, b - a, prot)?;
-            let moved = (libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED) as usize;
-            sys::syscall(libc::SYS_mremap, [copy, b - a, b - a, moved, a, 0])?;
+            let moved = mapped_over::cover(a, b, || {
+                let how = (libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED) as usize;
+                sys::syscall(libc::SYS_mremap, [copy, b - a, b - a, how, a, 0]).map(drop)
+            });
+            if let Err(e) = moved {
+                // The kernel has no room for another mapping: all is as it was.
+                protect(a, b - a, usual)?;
+                std::ptr::copy_nonoverlapping(copy as *const u8, a as *mut u8, b - a);
+                let _ = sys::syscall(libc::SYS_munmap, [copy, b - a, 0, 0, 0, 0]);
+                return Err(e);
+            }
         }
     }
-    for &(a, b) in &parts {
-        mapped_over::note(a, b);
-        large::let_go(a, b);
-    }
-    // The parts that were replaced before.
     protect(at, end - at, prot).map(drop)
 }
 
-/// Serves `MAP_FIXED` over a part of the arena, or of a mapping that is not paged; `None` if the memory there is the kernel's.
+/// What [`map_over`] made.
+enum Over {
+    /// Memory of this library's.
+    Ours(Result<usize, Errno>),
+    /// A mapping of the kernel's, of which the other workers are to be told.
+    Kernels(Result<usize, Errno>),
+}
+
+/// Serves `MAP_FIXED` over a part of the arena, or of a mapping that is not paged; `None` if the memory there is the kernel's. `kernel` makes
+/// a mapping of the kernel's there.
 fn map_over(
     at: usize,
     len: usize,
@@ -167,19 +185,19 @@ fn map_over(
     flags: c_int,
     fd: c_int,
     offset: i64,
-    kernel: impl Fn() -> *mut c_void,
-) -> Option<*mut c_void> {
+    kernel: impl Fn() -> Result<usize, Errno>,
+) -> Option<Over> {
     let end = at.checked_add(len)?.checked_next_multiple_of(4096)?;
     let anonymous = flags & libc::MAP_ANONYMOUS != 0;
     if unpaged::contains(at) {
         // A file that is mapped there takes the place, as it would anywhere.
-        return anonymous.then(|| result(unpaged::renew(at, end - at, prot).map(|()| at)));
+        return anonymous.then(|| Over::Ours(unpaged::renew(at, end - at, prot).map(|()| at)));
     }
     if !in_arena(at, len) {
         return None;
     }
     if let Err(e) = mapped_over::put_back(at, end) {
-        return Some(result(Err(e)));
+        return Some(Over::Ours(Err(e)));
     }
     large::zero(at, end);
     let shared_here = take_over::is_taken() && flags & libc::MAP_SHARED != 0;
@@ -189,24 +207,21 @@ fn map_over(
                 "a file mapped shared over a part of the program's own memory (MAP_FIXED)",
             );
         }
-        let mapped = kernel();
-        if mapped != FAILED {
-            mapped_over::note(at, end);
-        }
-        return Some(mapped);
+        mapped_over::pin_edges(at, end);
+        return Some(Over::Kernels(mapped_over::cover(at, end, || kernel().map(drop)).map(|()| at)));
     }
     if !anonymous && let Err(e) = read_file(at, len, fd, offset) {
-        return Some(result(Err(e)));
+        return Some(Over::Ours(Err(e)));
     }
     let usual = libc::PROT_READ | libc::PROT_WRITE;
     if take_over::is_taken() && prot & (usual | libc::PROT_EXEC) != usual {
-        return Some(result(take_out(at, len, prot).map(|()| at)));
+        return Some(Over::Ours(take_out(at, len, prot).map(|()| at)));
     }
     if prot & libc::PROT_EXEC != 0 {
         // SAFETY: the arena's own memory.
         unsafe { crate::wrap::replay::mprotect(at, end - at, prot) };
     }
-    Some(at as *mut c_void)
+    Some(Over::Ours(Ok(at)))
 }
 
 /// Maps `len` bytes, by `map`, at an address where no worker has anything; `None` where that is not needed or did not work out.

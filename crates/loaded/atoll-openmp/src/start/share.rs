@@ -28,6 +28,13 @@ const MOVED_BYTES: u64 = 1 << 40;
 /// The bytes of the first small blocks that are included in core files.
 const IN_CORES: usize = 64 << 20;
 
+/// Leaves heap and stacks out of core files, but for the first small blocks. The used parts of the stacks are added as workers start.
+fn leave_out_of_cores() {
+    let (pinned, stacks) = (heap::place::pinned(), heap::place::stacks());
+    sys::in_core_files(stacks.start, stacks.len(), false);
+    sys::in_core_files(pinned.start + IN_CORES, pinned.len() - IN_CORES, false);
+}
+
 impl PinnedFile {
     /// Makes the file and maps heap and stacks.
     pub(crate) fn create() -> Result<PinnedFile, Errno> {
@@ -41,9 +48,7 @@ impl PinnedFile {
             let offset = STACKS_OFFSET + (stacks.start - layout::STACKS) as u64;
             sys::mmap(stacks.start, stacks.len(), prot, flags, fd, offset)?;
         }
-        // The used parts of the stacks are added as workers start.
-        sys::in_core_files(stacks.start, stacks.len(), false);
-        sys::in_core_files(pinned.start + IN_CORES, pinned.len() - IN_CORES, false);
+        leave_out_of_cores();
         Ok(PinnedFile { fd, next: MOVED_OFFSET })
     }
 
@@ -56,6 +61,7 @@ impl PinnedFile {
                 sys::mmap(part.start, part.len(), libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0)?;
             }
         }
+        leave_out_of_cores();
         Ok(())
     }
 

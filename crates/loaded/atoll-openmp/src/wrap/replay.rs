@@ -284,7 +284,16 @@ pub(crate) unsafe extern "C" fn mprotect(at: usize, len: usize, prot: c_int) -> 
     if in_arena && prot & libc::PROT_EXEC == 0 {
         return 0;
     }
-    mapping::status(protect(at, len, if in_arena { ALL } else { prot }).map(|()| 0))
+    let protected = match state::pager().filter(|_| in_arena) {
+        // Whole pages: the kernel moves none that lies in two mappings.
+        Some(pager) => {
+            let page = pager.page_bytes();
+            let start = at & !(page - 1);
+            protect(start, (at + len - start).next_multiple_of(page), ALL)
+        }
+        None => protect(at, len, prot),
+    };
+    mapping::status(protected.map(|()| 0))
 }
 
 /// Whether the protection allows more than arena memory does anyway, or some of the range is no longer the arena's own.

@@ -61,6 +61,10 @@ impl Pager {
                 wait.pause();
                 continue;
             }
+            // The other mapping is there by now, or soon. In a page table of its own it may come much later.
+            if seen.is_covered() && self.tables.are_shared() {
+                return Ok(());
+            }
             if !page_word::try_lock(word, seen) {
                 continue;
             }
@@ -180,27 +184,33 @@ impl Pager {
         let mut batch = Batch::new();
         batch.push(self.item(x, page, seen, fault.write));
         self.lock_window(x, page, &window, seen.state(), &mut batch);
-        let mut fetched = self.fill(x, &batch, seen.state(), fault.table);
-        if batch.len > 1 && matches!(fetched, Err((0, FaultError::Far(_)))) {
-            // One page of the batch cannot be read. That concerns this fault only if it is the page that was asked for.
-            self.give_up_all_but(&mut batch, page);
-            fetched = self.fill(x, &batch, seen.state(), fault.table);
-        }
-        let done = match fetched {
-            Ok(()) => batch.len,
-            Err((done, e)) => {
-                self.drop_part(batch.items[done].page);
-                for item in &batch.items[done..batch.len] {
-                    page_word::unlock(self.pages.word(item.page), item.seen);
-                }
-                if batch.position(page) >= done {
-                    self.settle(x, &batch, done, page, fault.table);
-                    return Err(e);
-                }
-                done
+        let mut before = 0;
+        let done = loop {
+            let (done, e) = match self.fill(x, &batch, seen.state(), fault.table) {
+                Ok(()) => break batch.len,
+                Err(failed) => failed,
+            };
+            self.drop_part(batch.items[done].page);
+            let is_here = batch.position(page) < done;
+            let is_alone = batch.len - done == 1;
+            for item in batch.items[done..batch.len].iter().filter(|item| is_here || item.page != page) {
+                page_word::unlock(self.pages.word(item.page), item.seen);
             }
+            if is_here {
+                break done;
+            }
+            self.settle(x, &batch, done, page, fault.table);
+            before += done;
+            if is_alone {
+                page_word::unlock(self.pages.word(page), seen);
+                return Err(e);
+            }
+            // One page of the batch cannot be read, or a run of them lies in two mappings. That concerns this fault only if the page
+            // that was asked for cannot come alone either.
+            batch.keep_only(page);
         };
         self.settle(x, &batch, done, page, fault.table);
+        let done = before + done;
         let f = x.figures;
         if seen.state() == State::Far {
             Figures::add(&f.major_faults, 1);
@@ -265,7 +275,7 @@ impl Pager {
             }
             let word = self.pages.word(candidate);
             let seen = page_word::load(word);
-            if seen.state() == state && page_word::try_lock(word, seen) {
+            if seen.state() == state && !seen.is_covered() && page_word::try_lock(word, seen) {
                 // A page that never was anywhere is made to be written.
                 if !self.may(candidate, state == State::Absent) {
                     page_word::unlock(word, seen);
@@ -289,15 +299,6 @@ impl Pager {
             State::Far => self.fill_far(x, batch, table),
             _ => self.fill_zero(batch, table),
         }
-    }
-
-    /// Unlocks all pages of the batch but `page`, which stays in it alone.
-    fn give_up_all_but(&self, batch: &mut Batch, page: u32) {
-        for item in batch.items[..batch.len].iter().filter(|item| item.page != page) {
-            page_word::unlock(self.pages.word(item.page), item.seen);
-        }
-        batch.items[0] = batch.items[batch.position(page)];
-        batch.len = 1;
     }
 
     /// Bringing a locked page failed. Of a page that is several of the kernel's a part may be there, and must not be found, unless all of it
@@ -484,6 +485,12 @@ impl Batch {
 
     fn position(&self, page: u32) -> usize {
         self.items[..self.len].iter().position(|i| i.page == page).unwrap_or(self.len)
+    }
+
+    /// Removes all pages but this one of them.
+    fn keep_only(&mut self, page: u32) {
+        self.items[0] = self.items[self.position(page)];
+        self.len = 1;
     }
 
     /// How many pages from `i` on belong together.

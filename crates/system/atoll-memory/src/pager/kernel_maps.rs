@@ -134,10 +134,13 @@ impl Pager {
             let (at, end) = self.places.address_of(first);
             let most = first.saturating_add((DROP_BYTES >> self.places.shift) as u32 - 1);
             queue.dropped += 1;
+            if !self.is_own(first) {
+                continue;
+            }
             while queue.dropped < queue.len() {
                 let next = queue.page(queue.dropped);
                 let is_near = next > last && next <= most && self.places.address_of(next).1 == end;
-                if !is_near || !self.is_bridged(last + 1..next, most_bridged) {
+                if !is_near || !self.is_own(next) || !self.is_bridged(last + 1..next, most_bridged) {
                     break;
                 }
                 last = next;
@@ -159,12 +162,12 @@ impl Pager {
         self.tables.kernel_maps.is_some() || self.pages.frames.mapped_by(frame, table)
     }
 
-    /// Whether `most` of these pages are near at most.
+    /// Whether the mappings of these pages may be dropped as well, and `most` of them are near at most.
     fn is_bridged(&self, between: std::ops::Range<u32>, most: u32) -> bool {
         let mut near = 0;
         for page in between {
             near += u32::from(page_word::load(self.pages.word(page)).state() == State::Resident);
-            if near > most {
+            if near > most || !self.is_own(page) {
                 return false;
             }
         }

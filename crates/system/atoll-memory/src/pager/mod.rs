@@ -13,6 +13,7 @@
 
 mod around;
 mod copy_out;
+mod cover;
 mod evict;
 pub mod executor;
 mod far_side;
@@ -244,7 +245,11 @@ impl Pager {
     pub fn map_again(&self, table: usize, at: usize, len: usize) -> Result<(), crate::sys::Errno> {
         // SAFETY: the arena's own pages at their own place; who mapped over them gives that up.
         unsafe { self.places.files.map(at, (at - layout::ARENA) as u64, len, libc::MAP_FIXED)? };
-        self.tables.register(self.tables.uffd(table), at, len)
+        self.tables.register(self.tables.uffd(table), at, len)?;
+        // Now the mapping is as those around it, so that the kernel makes them one. It moves no page that lies in two of them.
+        crate::sys::in_core_files(at, len, false);
+        self.uncover(at, at + len);
+        Ok(())
     }
 
     /// Registers all stretches outside the arena for page table `table`, those published since it was attached too.

@@ -57,6 +57,15 @@ impl PageWord {
     /// A page that reads as zeros.
     pub const ABSENT: PageWord = PageWord(0);
 
+    /// An absent page over which the program has another mapping: see `cover`.
+    pub const COVERED: PageWord = PageWord(1 << FRAME_SHIFT);
+
+    /// Whether the program has another mapping over the page.
+    #[inline]
+    pub fn is_covered(self) -> bool {
+        self == PageWord::COVERED
+    }
+
     /// Where it is.
     #[inline]
     pub fn state(self) -> State {
@@ -98,6 +107,12 @@ pub fn try_lock(word: &Word, seen: PageWord) -> bool {
     word.compare_exchange(seen.0, seen.busy().0, Ordering::Acquire, Ordering::Relaxed).is_ok()
 }
 
+/// Makes a word that is not locked another one; without effect where it is not `from`.
+pub fn replace(word: &Word, from: PageWord, to: PageWord) {
+    // Both say that the page holds nothing, so there is nothing to be seen with them.
+    let _ = word.compare_exchange(from.0, to.0, Ordering::Relaxed, Ordering::Relaxed);
+}
+
 /// Gives the page lock back, with the page's new state.
 #[inline]
 pub fn unlock(word: &Word, now: PageWord) {
@@ -125,7 +140,8 @@ mod tests {
                 assert_eq!((far.state(), far.token(), far.habit()), (State::Far, number, habit));
             }
         }
-        assert_eq!(PageWord::ABSENT.state(), State::Absent);
+        assert_eq!((PageWord::ABSENT.state(), PageWord::ABSENT.is_covered()), (State::Absent, false));
+        assert_eq!((PageWord::COVERED.state(), PageWord::COVERED.is_covered()), (State::Absent, true));
     }
 
     #[test]

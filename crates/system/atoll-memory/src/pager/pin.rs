@@ -69,6 +69,8 @@ impl Pager {
                     };
                 }
                 self.fault(x, Fault { address, write, protection: mapped, table })?;
+            } else if seen.is_covered() {
+                return Ok(());
             } else if seen.state() == State::Busy {
                 wait.pause();
             } else {

@@ -42,7 +42,7 @@ impl Pager {
         }
     }
 
-    fn release_batch(&self, from: u32, to: u32, figures: &Figures) {
+    pub(super) fn release_batch(&self, from: u32, to: u32, figures: &Figures) {
         let mut frames = [0u32; BATCH];
         let mut count = 0;
         let mut held = [PageWord::ABSENT; BATCH];

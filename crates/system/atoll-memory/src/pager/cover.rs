@@ -1,0 +1,102 @@
+//! Parts of the arena over which the program has another mapping: a file, or memory that it has protected. The pager leaves these alone.
+//!
+//! Called by whoever maps over the arena. Most of the pager goes by locked pages and touches nothing else. Two things reach farther: a
+//! fault makes untouched neighbours along with its page, and `kernel_maps` drops the mappings of whole stretches, which would empty
+//! private memory that lies in one. Both look at the page's word, which says that the page is covered before the other mapping is made.
+//!
+//! A page of which only a part is covered holds other memory of the program's besides. It is pinned until it is freed, as nothing can be
+//! done to the whole of it any more.
+//!
+//! Rules: no allocation, no arena access, no printing.
+
+use super::executor::Executor;
+use super::page_word::{self, PageWord, State};
+use super::{FaultError, Pager};
+use crate::control::Figures;
+use crate::spin::Backoff;
+
+impl Pager {
+    /// Pins the pages of which `start..end` is only a part, mapped writable. Before the range is protected or covered, by the executor `x` of page table
+    /// `table`.
+    ///
+    /// # Errors
+    /// As for [`pin`](Self::pin).
+    pub fn pin_edges(
+        &self,
+        x: &mut Executor,
+        table: usize,
+        start: usize,
+        end: usize,
+    ) -> Result<(), FaultError> {
+        let bytes = self.page_bytes();
+        let (first, last) = (start & !(bytes - 1), (end - 1) & !(bytes - 1));
+        if first < start || first + bytes > end {
+            self.pin(x, table, first, bytes, true)?;
+        }
+        if last > first && last + bytes > end {
+            self.pin(x, table, last, bytes, true)?;
+        }
+        Ok(())
+    }
+
+    /// Calls `map`, which maps something else over `start..end` of the arena, whose pages hold nothing from here on. Whoever touches one
+    /// before that is done tries again. The edges are pinned: see [`pin_edges`](Self::pin_edges).
+    ///
+    /// # Errors
+    /// Those of `map`. The pages are the arena's own then, and empty.
+    pub fn cover<E>(
+        &self,
+        start: usize,
+        end: usize,
+        figures: &Figures,
+        map: impl FnOnce() -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.each_whole_page(start, end, |page| {
+            let word = self.pages.word(page);
+            let mut wait = Backoff::new();
+            while !page_word::load(word).is_covered() {
+                match page_word::load(word).state() {
+                    State::Absent => {
+                        page_word::replace(word, PageWord::ABSENT, PageWord::COVERED);
+                    }
+                    State::Busy => wait.pause(),
+                    State::Resident | State::Far => self.release_batch(page, page + 1, figures),
+                }
+            }
+        });
+        // Who drops mappings by stretches has this lock, and has looked at the words under it.
+        let room = self.near.room.lock();
+        let mapped = map();
+        drop(room);
+        if mapped.is_err() {
+            self.uncover(start, end);
+        }
+        mapped
+    }
+
+    /// The arena's own pages are at `start..end` again, and empty.
+    pub fn uncover(&self, start: usize, end: usize) {
+        self.each_whole_page(start, end, |page| {
+            page_word::replace(self.pages.word(page), PageWord::COVERED, PageWord::ABSENT);
+        });
+    }
+
+    fn each_whole_page(&self, start: usize, end: usize, each: impl Fn(u32)) {
+        let bytes = self.page_bytes();
+        let (start, end) = (start.next_multiple_of(bytes), end & !(bytes - 1));
+        let Some(first) = self.page_at(start).filter(|_| start < end) else { return };
+        (first..first + ((end - start) >> self.places.shift) as u32).for_each(each);
+    }
+
+    /// Whether nothing of the program's is lost where the page's mapping is dropped with those around it: the page is the arena's own as
+    /// a whole. Under the room lock, while which no page comes to be covered.
+    pub(super) fn is_own(&self, page: u32) -> bool {
+        let seen = page_word::load(self.pages.word(page));
+        match seen.state() {
+            State::Resident => !self.pages.frames.pinned(seen.frame()),
+            State::Far => true,
+            State::Absent => !seen.is_covered(),
+            State::Busy => false,
+        }
+    }
+}
