@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use atoll_e2e::build::{atoll, helper, installed};
+use atoll_e2e::build::{atoll, helper, helper_with, installed};
 use atoll_e2e::workloads::checksum;
 use atoll_e2e::{Atoll, Outcome, built, native, skip};
 use serde_json::Value;
@@ -55,6 +55,8 @@ fn launchers_in_front() {
         format!("nice -n 1 timeout 60 env Y=2 {} S", program.display()),
         format!("sh {}", script.display()),
         script.display().to_string(),
+        // A program that was started without the descriptors of its parent was not managed.
+        format!("{} {} S", helper_with("closes.c", &["-fno-openmp"]).display(), program.display()),
     ] {
         let (first, rest) = words.split_once(' ').unwrap_or((&words, ""));
         let run = Atoll::new(first).args(rest).with("--near 8M --workers 2").run().clean();

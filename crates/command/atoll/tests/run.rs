@@ -52,8 +52,7 @@ fn arguments_input_and_output_pass_through() {
 #[test]
 fn the_environment_has_what_the_runtime_needs() {
     let bench = Bench::new();
-    let script =
-        "echo $OMP_NUM_THREADS $LD_PRELOAD $ATOLL_SAVED_LD_PRELOAD; readlink /proc/self/fd/$ATOLL_CONTROL_FD";
+    let script = "echo $OMP_NUM_THREADS $LD_PRELOAD $ATOLL_SAVED_LD_PRELOAD; readlink /proc/self/fd/${ATOLL_CONTROL_FD%:*}";
     let mut command = bench.atoll(&["run", "--summary", "none", "--workers", "3", "--", "sh", "-c", script]);
     let own = bench.path("runtime.so");
     let end = finish(command.env("LD_PRELOAD", &own).spawn().unwrap());

@@ -8,7 +8,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use atoll_memory::control::{Control, ENVIRONMENT, Faults, Settings};
+use atoll_memory::control::{Control, ENVIRONMENT, Faults, Handle, Settings};
 
 const NEAR: u64 = 16 << 20;
 
@@ -94,7 +94,9 @@ fn managed(program: &Path, directory: &Path, mode: Mode) -> Run {
     let (fd, control) = Control::create(settings).expect("a control block");
     let mut command = Command::new("/usr/bin/timeout");
     command.args(["-s", "KILL", "60"]).arg(program);
-    command.env("LD_PRELOAD", library()).env(ENVIRONMENT, fd.to_string());
+    command
+        .env("LD_PRELOAD", library())
+        .env(ENVIRONMENT, Handle { fd, launcher: std::process::id() as i32 }.to_string());
     let result = run(command, directory, Some(control));
     let _ = unsafe_close(fd);
     result

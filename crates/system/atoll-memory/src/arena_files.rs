@@ -68,7 +68,7 @@ impl ArenaFiles {
         let numbers = numbers.get(..count).ok_or(Errno(libc::EINVAL))?;
         let mut opened = [-1; FILES];
         for (at, number) in numbers.iter().enumerate() {
-            opened[at] = sys::open_of_process(process, *number, NAME)
+            opened[at] = sys::open_of_process(process, *number, NAME, libc::O_RDONLY)
                 .inspect_err(|_| opened[..at].iter().for_each(|fd| sys::close(*fd)))?;
         }
         let fds = std::array::from_fn(|at| opened[at % count]);

@@ -3,6 +3,7 @@
 //! The launcher makes it, fills in the settings and reads the figures, also after the program was killed;
 //! `atoll top` maps the same memory to look on. The runtime inside the program reads settings and counts.
 
+use std::ffi::CStr;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 use crate::far::hosts::lenders::{BehindFigures, LenderFigures, Lenders, LendersSettings, MAX_LENDERS};
@@ -20,9 +21,9 @@ pub const MAX_THREADS: usize = 1024;
 pub const MAGIC: u64 = u64::from_le_bytes(*b"atollc12");
 
 /// The memfd's name, by which `atoll top` finds running programs.
-pub const MEMFD_NAME: &str = "atoll-control";
+pub const MEMFD_NAME: &CStr = c"atoll-control";
 
-/// Environment variable that names the descriptor of the control block.
+/// Environment variable that says where the control block is: see [`Handle`].
 pub const ENVIRONMENT: &str = "ATOLL_CONTROL_FD";
 
 /// Environment variable that keeps the program's own LD_PRELOAD, put back before `main`.
@@ -380,7 +381,7 @@ impl Control {
 
     /// Makes a control block with these settings; returns its descriptor, which children inherit.
     pub fn create(settings: Settings) -> Result<(i32, &'static Control), crate::sys::Errno> {
-        let fd = crate::sys::memfd(c"atoll-control", 0, Self::BYTES as u64)?;
+        let fd = crate::sys::memfd(MEMFD_NAME, 0, Self::BYTES as u64)?;
         // SAFETY: a fresh mapping nobody else has yet; writing the two plain fields initialises it, the rest
         // are atomics for which zeros are right.
         unsafe {
@@ -398,6 +399,41 @@ impl Control {
             libc::fcntl(fd, libc::F_SETFD, 0);
             Ok((fd, &*control))
         }
+    }
+}
+
+/// Where the processes of a run find its control block: behind a descriptor that they inherit, or behind the one of that number that the
+/// launcher keeps, as some programs start others with all descriptors closed (Python's `subprocess` does).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Handle {
+    /// The descriptor's number.
+    pub fd: i32,
+    /// The launcher's process.
+    pub launcher: i32,
+}
+
+impl std::fmt::Display for Handle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}:{}", self.fd, self.launcher)
+    }
+}
+
+impl Handle {
+    /// The handle that an environment variable holds.
+    pub fn parse(text: &str) -> Option<Handle> {
+        let (fd, launcher) = text.split_once(':')?;
+        Some(Handle { fd: fd.parse().ok()?, launcher: launcher.parse().ok()? })
+    }
+
+    /// Maps the control block, and says whether the descriptor is this process's own; `None` if there is no way to it.
+    pub fn map(self) -> Option<(&'static Control, bool)> {
+        if let Some(control) = Control::map(self.fd) {
+            return Some((control, true));
+        }
+        let fd = crate::sys::open_of_process(self.launcher, self.fd, MEMFD_NAME, libc::O_RDWR).ok()?;
+        let control = Control::map(fd);
+        crate::sys::close(fd);
+        control.map(|control| (control, false))
     }
 }
 

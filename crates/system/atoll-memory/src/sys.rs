@@ -179,15 +179,15 @@ pub fn open_self() -> Result<i32, Errno> {
 /// The kernel's: `/proc` may not be there.
 pub fn open_page_map() -> Result<i32, Errno> {
     // SAFETY: a C string.
-    unsafe { open_to_read(c"/proc/self/pagemap".as_ptr().cast()) }
+    unsafe { open(c"/proc/self/pagemap".as_ptr().cast(), libc::O_RDONLY) }
 }
 
-/// Opens the file `path` to be read.
+/// Opens the file `path`, with these `flags`.
 ///
 /// # Safety
 /// `path` must be a C string.
-unsafe fn open_to_read(path: *const u8) -> Result<i32, Errno> {
-    let (at, flags) = (libc::AT_FDCWD as usize, (libc::O_RDONLY | libc::O_CLOEXEC) as usize);
+unsafe fn open(path: *const u8, flags: i32) -> Result<i32, Errno> {
+    let (at, flags) = (libc::AT_FDCWD as usize, (flags | libc::O_CLOEXEC) as usize);
     // SAFETY: the caller's C string.
     let fd = unsafe { syscall(libc::SYS_openat, [at, path as usize, flags, 0, 0, 0])? };
     Ok(out_of_the_way(fd as i32))
@@ -277,11 +277,11 @@ pub fn memfd(name: &std::ffi::CStr, flags: u32, size: u64) -> Result<i32, Errno>
     Ok(out_of_the_way(fd as i32))
 }
 
-/// Opens a memory file `name` that another process has as descriptor `number`, to be read.
+/// Opens a memory file `name` that another process has as descriptor `number`, with these `flags`.
 ///
 /// # Errors
 /// The kernel's; `EINVAL` if that is another file.
-pub fn open_of_process(process: i32, number: i32, name: &std::ffi::CStr) -> Result<i32, Errno> {
+pub fn open_of_process(process: i32, number: i32, name: &std::ffi::CStr, flags: i32) -> Result<i32, Errno> {
     use std::io::Write;
     let mut path = [0u8; 48];
     // Longer than any such path.
@@ -299,7 +299,7 @@ pub fn open_of_process(process: i32, number: i32, name: &std::ffi::CStr) -> Resu
         return Err(Errno(libc::EINVAL));
     }
     // SAFETY: a C string, as the last byte was left zero.
-    unsafe { open_to_read(path.as_ptr()) }
+    unsafe { open(path.as_ptr(), flags) }
 }
 
 /// `mmap`.

@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::SystemTime;
 
 use atoll_memory::control::{
-    self, Consistency, Control, EXIT_SETUP, Faults, MAX_WORKERS, PageTables, Settings,
+    self, Consistency, Control, EXIT_SETUP, Faults, Handle, MAX_WORKERS, PageTables, Settings,
 };
 use atoll_memory::far::FarSpec;
 use atoll_memory::limits;
@@ -296,7 +296,8 @@ pub(crate) fn launch_with(
     let idle = !nodes.is_first() && checked.openmp == Uses::Alone;
     let mut command = Command::new(if idle { Path::new("/bin/true") } else { &path });
     command.arg0(name).args(&args.program.words[1..]);
-    command.env(control::ENVIRONMENT, fd.to_string());
+    let handle = Handle { fd, launcher: std::process::id() as i32 };
+    command.env(control::ENVIRONMENT, handle.to_string());
     command.env("LD_PRELOAD", preload(&library, preloaded.as_deref()));
     if args.check.is_some() {
         // A function that the dynamic linker binds at its first call looks like a word that every node writes.

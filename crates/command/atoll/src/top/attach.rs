@@ -62,7 +62,7 @@ fn parent(pid: i32) -> Option<i32> {
 }
 
 fn attach(launcher: i32) -> Option<Attached> {
-    let name = format!("/memfd:{MEMFD_NAME}");
+    let name = format!("/memfd:{}", MEMFD_NAME.to_string_lossy());
     let links = fs::read_dir(format!("/proc/{launcher}/fd")).ok()?;
     let path: PathBuf = links
         .filter_map(|e| Some(e.ok()?.path()))

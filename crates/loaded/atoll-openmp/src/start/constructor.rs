@@ -7,7 +7,7 @@
 use std::ffi::{CStr, c_char, c_int};
 use std::sync::atomic::Ordering;
 
-use atoll_memory::control::{self, Control, EXIT_FAR, EXIT_SETUP};
+use atoll_memory::control::{self, Control, EXIT_FAR, EXIT_SETUP, Handle};
 use atoll_memory::{arena, layout, limits, sys, uffd};
 
 use super::main_stack::Stack;
@@ -26,19 +26,23 @@ static CONSTRUCTOR: extern "C" fn(c_int, *mut *mut c_char, *mut *mut c_char) = c
 extern "C" fn constructor(_: c_int, _: *mut *mut c_char, envp: *mut *mut c_char) {
     // SAFETY: envp is the process's environment, NULL-terminated.
     let Some(value) = (unsafe { variable(envp, control::ENVIRONMENT) }) else { return };
-    let Some(fd) = value.to_str().ok().and_then(|v| v.parse::<c_int>().ok()) else { return };
+    let Some(handle) = value.to_str().ok().and_then(Handle::parse) else { return };
     let objects = objects::loaded();
     if !objects.iter().any(objects::Object::is_openmp) {
-        unmanaged::leave_alone(fd);
-        return take_over::watch(fd);
+        unmanaged::leave_alone(handle);
+        return take_over::watch(handle);
     }
-    let Some(control) = Control::map(fd) else { return };
+    let Some((control, is_inherited)) = handle.map() else {
+        return sys::complain(
+            "atoll: a program of this run is left alone, as it was started with its descriptors closed and may not open the launcher's\n",
+        );
+    };
     // SAFETY: as above.
     if unsafe { variable(envp, control::ENVIRONMENT_PRELOAD) }.is_none()
         && take_over::applies(control)
         && imports::is_interpreter()
     {
-        return take_over::watch(fd);
+        return take_over::watch(handle);
     }
     // A second OpenMP program of the same run (one after another in a script) has workers of its own, but only one program at a
     // time can use the control block.
@@ -58,13 +62,15 @@ extern "C" fn constructor(_: c_int, _: *mut *mut c_char, envp: *mut *mut c_char)
         unsafe { clean(envp) };
         return;
     }
-    // SAFETY: no pointers.
-    let _ = unsafe {
-        sys::syscall(
-            libc::SYS_fcntl,
-            [fd as usize, libc::F_SETFD as usize, libc::FD_CLOEXEC as usize, 0, 0, 0],
-        )
-    };
+    if is_inherited {
+        // SAFETY: no pointers.
+        let _ = unsafe {
+            sys::syscall(
+                libc::SYS_fcntl,
+                [handle.fd as usize, libc::F_SETFD as usize, libc::FD_CLOEXEC as usize, 0, 0, 0],
+            )
+        };
+    }
     // SAFETY: as above.
     journal::open(unsafe { variable(envp, atoll_profile_wire::ENVIRONMENT) });
     // SAFETY: nothing else runs yet.

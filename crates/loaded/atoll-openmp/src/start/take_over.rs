@@ -10,7 +10,7 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 
 use atoll_memory::arena::{self, SetupError};
-use atoll_memory::control::{Control, EXIT_FAR, EXIT_SETUP, PageTables};
+use atoll_memory::control::{Control, EXIT_FAR, EXIT_SETUP, Handle, PageTables};
 use atoll_memory::{layout, sys};
 
 use super::share::PinnedFile;
@@ -58,9 +58,9 @@ pub(super) fn applies(control: &Control) -> bool {
         && !s.segment.is_on()
 }
 
-/// Watches this process, which has no OpenMP, if there is a limit; the control block is behind `fd`.
-pub(super) fn watch(fd: i32) {
-    let Some(control) = Control::map(fd) else { return };
+/// Watches this process, which has no OpenMP, if there is a limit.
+pub(super) fn watch(handle: Handle) {
+    let Some((control, _)) = handle.map() else { return };
     if !applies(control) || control.program.load(Ordering::Relaxed) != 0 {
         return;
     }
