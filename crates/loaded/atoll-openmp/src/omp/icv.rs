@@ -15,7 +15,6 @@ pub(crate) const SCHED_GUIDED_EVEN: u32 = 5;
 pub(crate) const SCHED_MONOTONIC: u32 = 0x8000_0000;
 /// The bit that is added to a loop's schedule where its chunks may come in any order; no program sees it.
 pub(crate) const SCHED_ANY_ORDER: u32 = 0x4000_0000;
-pub(crate) const SCHED_DYNAMIC_ANY_ORDER: u32 = SCHED_DYNAMIC | SCHED_ANY_ORDER;
 
 /// The greatest number of active levels that nest, as in libgomp.
 pub(crate) const SUPPORTED_ACTIVE_LEVELS: u32 = 255;

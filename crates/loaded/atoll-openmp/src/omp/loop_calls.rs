@@ -5,9 +5,7 @@
 use super::barrier;
 use super::doacross::Doacross;
 use super::hooks;
-use super::icv::{
-    SCHED_ANY_ORDER, SCHED_DYNAMIC, SCHED_DYNAMIC_ANY_ORDER, SCHED_GUIDED, SCHED_MONOTONIC, SCHED_STATIC,
-};
+use super::icv::{SCHED_DYNAMIC, SCHED_GUIDED, SCHED_MONOTONIC, SCHED_STATIC};
 use super::loops::{self, Plan};
 use super::ordered;
 use super::taskgroup;
@@ -119,26 +117,16 @@ pub(crate) fn start_ordered(plan: Plan, extras: Extras, from: *mut u64, to: *mut
     from.is_null() || next_ordered(from, to)
 }
 
-/// The schedule that `schedule(runtime)` means now, with the order of its chunks left open if the user leaves it open.
+/// The schedule that `schedule(runtime)` means now.
 pub(crate) fn runtime() -> (u32, i64) {
     let icv = me().icv();
-    (icv.schedule | SCHED_ANY_ORDER, i64::from(icv.chunk))
-}
-
-/// The same for a loop whose chunks the program wants in order.
-pub(crate) fn runtime_in_order() -> (u32, i64) {
-    let (schedule, chunk) = runtime();
-    (schedule | SCHED_MONOTONIC, chunk)
+    (icv.schedule, i64::from(icv.chunk))
 }
 
 /// The schedule that a general start function is given, of which 0 means `runtime`.
 pub(crate) fn given(schedule: i64, chunk: i64) -> (u32, i64) {
     let schedule = schedule as u32;
-    match schedule & !SCHED_MONOTONIC {
-        0 if schedule & SCHED_MONOTONIC == 0 => runtime(),
-        0 => runtime_in_order(),
-        _ => (schedule | SCHED_ANY_ORDER, chunk),
-    }
+    if schedule & !SCHED_MONOTONIC == 0 { runtime() } else { (schedule, chunk) }
 }
 
 macro_rules! starts {
@@ -180,7 +168,7 @@ starts! {
     GOMP_loop_static_start GOMP_loop_static_next SCHED_STATIC plain next;
     GOMP_loop_dynamic_start GOMP_loop_dynamic_next SCHED_DYNAMIC plain next;
     GOMP_loop_guided_start GOMP_loop_guided_next SCHED_GUIDED plain next;
-    GOMP_loop_nonmonotonic_dynamic_start GOMP_loop_nonmonotonic_dynamic_next SCHED_DYNAMIC_ANY_ORDER plain next;
+    GOMP_loop_nonmonotonic_dynamic_start GOMP_loop_nonmonotonic_dynamic_next SCHED_DYNAMIC plain next;
     GOMP_loop_nonmonotonic_guided_start GOMP_loop_nonmonotonic_guided_next SCHED_GUIDED plain next;
     GOMP_loop_ordered_static_start GOMP_loop_ordered_static_next SCHED_STATIC in_order next_ordered;
     GOMP_loop_ordered_dynamic_start GOMP_loop_ordered_dynamic_next SCHED_DYNAMIC in_order next_ordered;
@@ -188,10 +176,10 @@ starts! {
 }
 
 runtime_starts! {
-    GOMP_loop_runtime_start GOMP_loop_runtime_next runtime_in_order plain next;
+    GOMP_loop_runtime_start GOMP_loop_runtime_next runtime plain next;
     GOMP_loop_nonmonotonic_runtime_start GOMP_loop_nonmonotonic_runtime_next runtime plain next;
     GOMP_loop_maybe_nonmonotonic_runtime_start GOMP_loop_maybe_nonmonotonic_runtime_next runtime plain next;
-    GOMP_loop_ordered_runtime_start GOMP_loop_ordered_runtime_next runtime_in_order in_order next_ordered;
+    GOMP_loop_ordered_runtime_start GOMP_loop_ordered_runtime_next runtime in_order next_ordered;
 }
 
 #[unsafe(no_mangle)]

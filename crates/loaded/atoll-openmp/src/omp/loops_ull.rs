@@ -2,7 +2,7 @@
 //!
 //! Stands on `loop_calls` and differs in the types; the doacross forms of both are there, being alike.
 
-use super::icv::{SCHED_DYNAMIC, SCHED_DYNAMIC_ANY_ORDER, SCHED_GUIDED, SCHED_STATIC};
+use super::icv::{SCHED_DYNAMIC, SCHED_GUIDED, SCHED_STATIC};
 use super::loop_calls::{self as calls, Extras, NOTHING, next, next_ordered};
 use super::loops::Plan;
 
@@ -53,7 +53,7 @@ starts! {
     GOMP_loop_ull_static_start GOMP_loop_ull_static_next SCHED_STATIC plain next;
     GOMP_loop_ull_dynamic_start GOMP_loop_ull_dynamic_next SCHED_DYNAMIC plain next;
     GOMP_loop_ull_guided_start GOMP_loop_ull_guided_next SCHED_GUIDED plain next;
-    GOMP_loop_ull_nonmonotonic_dynamic_start GOMP_loop_ull_nonmonotonic_dynamic_next SCHED_DYNAMIC_ANY_ORDER plain next;
+    GOMP_loop_ull_nonmonotonic_dynamic_start GOMP_loop_ull_nonmonotonic_dynamic_next SCHED_DYNAMIC plain next;
     GOMP_loop_ull_nonmonotonic_guided_start GOMP_loop_ull_nonmonotonic_guided_next SCHED_GUIDED plain next;
     GOMP_loop_ull_ordered_static_start GOMP_loop_ull_ordered_static_next SCHED_STATIC in_order next_ordered;
     GOMP_loop_ull_ordered_dynamic_start GOMP_loop_ull_ordered_dynamic_next SCHED_DYNAMIC in_order next_ordered;
@@ -61,10 +61,10 @@ starts! {
 }
 
 runtime_starts! {
-    GOMP_loop_ull_runtime_start GOMP_loop_ull_runtime_next runtime_in_order plain next;
+    GOMP_loop_ull_runtime_start GOMP_loop_ull_runtime_next runtime plain next;
     GOMP_loop_ull_nonmonotonic_runtime_start GOMP_loop_ull_nonmonotonic_runtime_next runtime plain next;
     GOMP_loop_ull_maybe_nonmonotonic_runtime_start GOMP_loop_ull_maybe_nonmonotonic_runtime_next runtime plain next;
-    GOMP_loop_ull_ordered_runtime_start GOMP_loop_ull_ordered_runtime_next runtime_in_order in_order next_ordered;
+    GOMP_loop_ull_ordered_runtime_start GOMP_loop_ull_ordered_runtime_next runtime in_order next_ordered;
 }
 
 fn plan(up: bool, a: u64, b: u64, step: u64, schedule: i64, chunk: u64) -> Plan {

@@ -3,8 +3,8 @@
 //! The leader fills the team's first work share before it sends the members to work (`parallel`); these take chunks from it
 //! without a start of their own.
 
-use super::icv::{SCHED_DYNAMIC, SCHED_DYNAMIC_ANY_ORDER, SCHED_GUIDED, SCHED_STATIC};
-use super::loop_calls::{runtime, runtime_in_order};
+use super::icv::{SCHED_DYNAMIC, SCHED_GUIDED, SCHED_STATIC};
+use super::loop_calls::runtime;
 use super::loops::{self, Plan};
 use super::parallel;
 use super::team::{Body, Function, Team, me};
@@ -63,7 +63,7 @@ regions! {
     GOMP_parallel_loop_static parallel_static SCHED_STATIC;
     GOMP_parallel_loop_dynamic parallel_dynamic SCHED_DYNAMIC;
     GOMP_parallel_loop_guided parallel_guided SCHED_GUIDED;
-    GOMP_parallel_loop_nonmonotonic_dynamic parallel_nonmonotonic_dynamic SCHED_DYNAMIC_ANY_ORDER;
+    GOMP_parallel_loop_nonmonotonic_dynamic parallel_nonmonotonic_dynamic SCHED_DYNAMIC;
     GOMP_parallel_loop_nonmonotonic_guided parallel_nonmonotonic_guided SCHED_GUIDED;
 }
 
@@ -92,7 +92,7 @@ macro_rules! runtime_regions {
 }
 
 runtime_regions! {
-    GOMP_parallel_loop_runtime parallel_runtime runtime_in_order;
+    GOMP_parallel_loop_runtime parallel_runtime runtime;
     GOMP_parallel_loop_nonmonotonic_runtime parallel_nonmonotonic_runtime runtime;
     GOMP_parallel_loop_maybe_nonmonotonic_runtime parallel_maybe_nonmonotonic_runtime runtime;
 }
@@ -129,7 +129,7 @@ extern "C" fn GOMP_parallel_loop_runtime_start(
     b: i64,
     step: i64,
 ) {
-    let (schedule, chunk) = runtime_in_order();
+    let (schedule, chunk) = runtime();
     launch(function, data, asked, Plan::signed(a, b, step, schedule, chunk));
 }
 

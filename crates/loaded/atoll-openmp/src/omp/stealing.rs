@@ -1,9 +1,11 @@
 //! Chunks of a dynamic loop that may come in any order: each member takes them from a block of its own, and from another member's
 //! when its own is empty.
 //!
-//! `loops` decides which loops are dealt out this way. With one counter for all members, each chunk moves a cache line between
-//! CPUs, and neighbouring chunks go to different members: then nearly every page is mapped by all of them. Here a member stays in
-//! one place of the program's data.
+//! `loops` decides which loops are dealt out this way: those of programs of LLVM's compilers, whose own runtime does so. gcc's code says
+//! `nonmonotonic` of every dynamic loop, but libgomp deals the chunks out in order, and programs rely on it: MEGAHIT gives each thread
+//! room for its first chunk, sorted to be its largest. With one counter for all members, each chunk moves a cache line between CPUs, and
+//! neighbouring chunks go to different members: then nearly every page is mapped by all of them. Here a member stays in one place of the
+//! program's data.
 //!
 //! The loop's last chunk is kept for the member that finds all else taken, and is the last that this member gets: gcc's code copies a
 //! `lastprivate` variable after the loop, if the thread's last iteration was the loop's.
