@@ -1,6 +1,7 @@
 //! Tests the surroundings of a run: pipes that close, launchers in front, far directories, the summary, the record.
 
 use std::fs;
+use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -67,6 +68,52 @@ fn launchers_in_front() {
         }
     }
     assert!(failed.is_empty(), "{}", failed.join("\n\n"));
+}
+
+/// Of the programs that a script starts, the first was managed and the others ran without the limit.
+#[test]
+fn later_programs_of_a_script_were_not_managed() {
+    let (cg, stencil) = (built("cg"), built("stencil"));
+    let folder = tempfile::tempdir().expect("a folder");
+    let script = folder.path().join("script.sh");
+    let text = format!(
+        "{} S | tail -1\n{} S | tail -1\n{} S | tail -1\n",
+        cg.display(),
+        stencil.display(),
+        cg.display()
+    );
+    fs::write(&script, text).expect("written");
+    let script = script.display().to_string();
+    let alone = native("sh").arg(&script).run().exits(0);
+    let run =
+        Atoll::new("sh").arg(&script).with("--near 8M --workers 2 --require").run().exits(0).like(&alone);
+    assert_eq!(run.figure("later_programs"), 2, "{}", run.told());
+    assert!(run.left.is_empty(), "{}", run.told());
+}
+
+/// A later program went on where its run was killed.
+#[test]
+fn a_later_program_ends_with_its_run() {
+    let script = format!("{} S | tail -1; {} B; true", built("cg").display(), built("stencil").display());
+    let start = || {
+        let mut run = Command::new(atoll());
+        run.args(["run", "--near", "16M", "--summary", "none", "--", "sh", "-c", &script]);
+        let mut run = run.stdout(Stdio::piped()).spawn().expect("it starts");
+        let mut line = [0u8; 1];
+        run.stdout.as_mut().expect("a pipe").read_exact(&mut line).expect("the first program's output");
+        std::thread::sleep(std::time::Duration::from_millis(700));
+        run
+    };
+    for signal in [libc::SIGKILL, libc::SIGTERM] {
+        let mut run = start();
+        // SAFETY: numbers only.
+        unsafe { libc::kill(run.id() as i32, signal) };
+        run.wait().expect("it ends");
+        // The pipe is open as long as a process of the run is there.
+        let mut rest = Vec::new();
+        run.stdout.take().expect("a pipe").read_to_end(&mut rest).expect("read");
+        assert!(!String::from_utf8_lossy(&rest).contains("Checksum"), "it ran to its end");
+    }
 }
 
 /// The kernel hands over the rest of a script's first line as one word.

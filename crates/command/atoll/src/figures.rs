@@ -43,6 +43,7 @@ pub(crate) fn collect(control: &Control, program: &str, wall_seconds: f64, rate:
         workers,
         background,
         pages_by_core_map_count: by_count(&control.totals.by_count),
+        later_programs: control.later_programs.load(Ordering::Relaxed),
         kernel_tlb_shootdowns: None,
         nodes: nodes(control),
         regions: Vec::new(),

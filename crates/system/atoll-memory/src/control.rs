@@ -18,7 +18,7 @@ pub const MAX_WORKERS: usize = 1024;
 pub const MAX_THREADS: usize = 1024;
 
 /// First bytes of a control block of this layout.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"atollc12");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"atollc13");
 
 /// The memfd's name, by which `atoll top` finds running programs.
 pub const MEMFD_NAME: &CStr = c"atoll-control";
@@ -28,6 +28,9 @@ pub const ENVIRONMENT: &str = "ATOLL_CONTROL_FD";
 
 /// Environment variable that keeps the program's own LD_PRELOAD, put back before `main`.
 pub const ENVIRONMENT_PRELOAD: &str = "ATOLL_SAVED_LD_PRELOAD";
+
+/// Environment variable that says where the control block of the run's first launcher is, for that of a later program.
+pub const ENVIRONMENT_FIRST: &str = "ATOLL_FIRST_CONTROL";
 
 /// Exit status where atoll itself cannot go on (a broken set-up, named on standard error).
 pub const EXIT_SETUP: i32 = 70;
@@ -111,6 +114,9 @@ pub struct Settings {
     pub placing: u32,
     /// Whether it is an error if a program of the run is not managed; 0: no.
     pub require: u32,
+    /// How many words of the launcher's command line come before the program's: with them a later program of the run begins anew. 0: it
+    /// does not.
+    pub launcher_words: u32,
     /// The directory in which local nodes meet, NUL-terminated.
     pub meeting: [u8; 256],
 }
@@ -306,6 +312,12 @@ pub struct Control {
     pub settings: Settings,
     /// Set by the runtime once it manages a program: that program's process id.
     pub program: AtomicI32,
+    /// The later program of the run that was the last to begin under a launcher of its own: its process id.
+    pub later: AtomicI32,
+    /// How many there were.
+    pub later_programs: AtomicU32,
+    /// Set by the launcher when it is about to end in good order.
+    pub over: AtomicU32,
     /// Set by a process that is not managed and begins to use OpenMP, as a library brought it: its process id.
     pub late: AtomicI32,
     /// Set when a worker ended the whole program by `exit`: status + 1.
@@ -464,6 +476,7 @@ impl Settings {
             all_cpus: 0,
             placing: 0,
             require: 0,
+            launcher_words: 0,
             meeting: [0; 256],
         };
         put_text(&mut s.policy, policy);

@@ -5,6 +5,7 @@ use std::fs::File;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 
 use atoll_memory::control::{
@@ -20,6 +21,7 @@ use super::borrow::{BorrowError, Borrowed};
 use super::check::path::{self, PathError};
 use super::check::program::{self, CheckError, Checked, Uses};
 use super::clock::Clock;
+use super::first;
 use super::interrupts;
 use super::library::{self, LibraryError};
 use super::mpi;
@@ -165,6 +167,13 @@ pub(crate) fn workers(flag: Option<u32>, environment: Option<&OsStr>, cpus: u32)
 }
 
 /// Returns the control block's settings.
+/// How many words of this process's command line come before the program's; 0 where it is none of `atoll run` with a word for each flag.
+fn launcher_words(args: &RunArgs) -> u32 {
+    let words: Vec<_> = std::env::args_os().collect();
+    let is_run = words.get(1).is_some_and(|word| word == "run");
+    if is_run { words.len().saturating_sub(args.program.words.len()) as u32 } else { 0 }
+}
+
 fn settings(args: &RunArgs, path: &Path, checked: Checked, nodes: &Nodes) -> Result<Settings, LaunchError> {
     let mut settings = Settings::new(&policy(args)?.to_string(), &far(args).to_string());
     settings.far_bytes = args.memory.far_limit.map_or(u64::MAX, |size| size.0);
@@ -202,6 +211,7 @@ fn settings(args: &RunArgs, path: &Path, checked: Checked, nodes: &Nodes) -> Res
     }
     settings.home_alone = u32::from(args.home_alone == OnOff::On);
     settings.require = u32::from(args.require);
+    settings.launcher_words = launcher_words(args);
     translation::settle(args, nodes.count(), &mut settings)?;
     Ok(settings)
 }
@@ -298,6 +308,7 @@ pub(crate) fn launch_with(
     command.arg0(name).args(&args.program.words[1..]);
     let handle = Handle { fd, launcher: std::process::id() as i32 };
     command.env(control::ENVIRONMENT, handle.to_string());
+    command.env_remove(control::ENVIRONMENT_FIRST);
     command.env("LD_PRELOAD", preload(&library, preloaded.as_deref()));
     if args.check.is_some() {
         // A function that the dynamic linker binds at its first call looks like a word that every node writes.
@@ -314,6 +325,7 @@ pub(crate) fn launch_with(
     }
     watch::become_subreaper();
     let signals = Signals::take().map_err(WatchError::Signals)?;
+    first::follow();
     bind(&mut command, &signals);
     nodes.bind(&mut command);
     prepare(&mut command);
@@ -329,6 +341,8 @@ pub(crate) fn launch_with(
     let watched = watch::watch(child.id() as i32, control, &signals, near, &others)?;
     let Watched { ending, program, launchers } = watched;
     let ending = nodes.end(ending, launchers);
+    // Release: pairs with the Acquire in `first`.
+    control.over.store(1, Ordering::Release);
     drop(lenders);
     let wall_seconds = clock.elapsed().as_secs_f64();
     let kills = kills_before.and_then(|before| cgroup::kills()?.checked_sub(before));

@@ -7,6 +7,7 @@ mod borrow;
 pub(crate) mod check;
 pub(crate) mod clock;
 pub(crate) mod finish;
+mod first;
 mod footprints;
 pub(crate) mod hosts;
 mod interrupts;

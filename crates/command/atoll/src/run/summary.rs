@@ -54,6 +54,10 @@ fn write_text(out: &mut String, f: &Figures) -> std::fmt::Result {
         write_races(out, races)?;
     }
     write_counts(out, &f.pages_by_core_map_count)?;
+    if f.later_programs > 0 {
+        let programs = many(f.later_programs.into(), "later program");
+        writeln!(out, "  {programs} of the run had the same limit, each in its turn, and no summary")?;
+    }
     if let Some(n) = f.kernel_tlb_shootdowns {
         writeln!(out, "  TLB shootdowns counted by the kernel, all programs: {}", count(n))?;
     }

@@ -13,7 +13,7 @@ use atoll_memory::{arena, layout, limits, sys, uffd};
 use super::main_stack::Stack;
 use super::share::{self, PinnedFile};
 use super::{
-    forked, imports, late, lifeline, nodes, objects, process, segment, signal, take_over, thread_list,
+    again, forked, imports, late, lifeline, nodes, objects, process, segment, signal, take_over, thread_list,
     unmanaged,
 };
 use crate::{arch, heap, journal, state};
@@ -44,24 +44,6 @@ extern "C" fn constructor(_: c_int, _: *mut *mut c_char, envp: *mut *mut c_char)
     {
         return take_over::watch(handle);
     }
-    // A second OpenMP program of the same run (one after another in a script) has workers of its own, but only one program at a
-    // time can use the control block.
-    let me = std::process::id() as i32;
-    if control.program.compare_exchange(0, me, Ordering::Relaxed, Ordering::Relaxed).is_err() {
-        let limit = if control.settings.has_asked_limit() { ", and --near is not applied to it" } else { "" };
-        sys::complain(&format!(
-            "atoll: a second OpenMP program of this run is left alone, as atoll manages one program a run{limit}\n"
-        ));
-        if control.settings.require != 0 {
-            sys::complain("atoll: --require is given, so it is not started\n");
-            control.failure.store(EXIT_SETUP, Ordering::Release);
-            // SAFETY: ends the process before main.
-            unsafe { libc::_exit(EXIT_SETUP) };
-        }
-        // SAFETY: as above.
-        unsafe { clean(envp) };
-        return;
-    }
     if is_inherited {
         // SAFETY: no pointers.
         let _ = unsafe {
@@ -70,6 +52,24 @@ extern "C" fn constructor(_: c_int, _: *mut *mut c_char, envp: *mut *mut c_char)
                 [handle.fd as usize, libc::F_SETFD as usize, libc::FD_CLOEXEC as usize, 0, 0, 0],
             )
         };
+    }
+    // A second OpenMP program of the same run has workers of its own, but only one program can use the control block.
+    let me = std::process::id() as i32;
+    if control.program.compare_exchange(0, me, Ordering::Relaxed, Ordering::Relaxed).is_err() {
+        // SAFETY: as above.
+        unsafe { clean(envp) };
+        again::begin(handle, control, envp.cast_const().cast());
+        let limit = if control.settings.has_asked_limit() { ", and --near is not applied to it" } else { "" };
+        sys::complain(&format!(
+            "atoll: a second OpenMP program is left alone, as it runs while atoll manages the first one{limit}\n"
+        ));
+        if control.settings.require != 0 {
+            sys::complain("atoll: --require is given, so it is not started\n");
+            control.failure.store(EXIT_SETUP, Ordering::Release);
+            // SAFETY: ends the process before main.
+            unsafe { libc::_exit(EXIT_SETUP) };
+        }
+        return;
     }
     // SAFETY: as above.
     journal::open(unsafe { variable(envp, atoll_profile_wire::ENVIRONMENT) });
