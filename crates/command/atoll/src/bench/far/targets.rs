@@ -1,6 +1,7 @@
 //! A page and a batch of pages of a lender at the other end of a link, beside UCX over the same link, and whether targets are met.
 //!
-//! Each round measures everything once, so that what is compared is close together in time. Medians of the rounds count.
+//! Each round measures everything once, so that what is compared is close together in time. Medians of the rounds count, and the
+//! best bandwidths.
 
 use super::link::{Link, LinkError};
 use super::peer::Peer;
@@ -35,6 +36,11 @@ fn ucx(cpus: Cpus, over: Over) -> Option<Ucx> {
     let get = us("ucp_get", PAGE, 300)?;
     let rate = perftest::run(cpus, over, "ucp_am_bw", BATCH * PAGE, 1000)?.mb_per_s / 1e3;
     Some(Ucx { request, get, rate })
+}
+
+/// The best of the rounds: a bandwidth is less where a receiver was woken late.
+fn best<T>(of: &[T], value: impl Fn(&T) -> f64) -> f64 {
+    of.iter().map(value).fold(0.0, f64::max)
 }
 
 fn median<T>(of: &[T], value: impl Fn(&T) -> f64) -> f64 {
@@ -79,19 +85,22 @@ fn print(
     rows: &[Row],
     theirs: &[Ucx],
 ) -> Result<(), BenchError> {
-    let stream = median(streams, |rate| *rate);
-    println!("a link of {gigabits} Gbit/s between two namespaces; medians of {ROUNDS} rounds\n");
-    let (page, batch) = (median(rows, |row| row.load), median(rows, rate));
+    let stream = best(streams, |rate| *rate);
+    println!(
+        "a link of {gigabits} Gbit/s between two namespaces; medians of {ROUNDS} rounds, the best of bandwidths\n"
+    );
+    let (page, batch) = (median(rows, |row| row.load), best(rows, rate));
     let mut table = Table::new(["", "us a page", "GB/s, 64"]);
     let mut row = |name: &str, us: Option<f64>, rate: Option<f64>| {
         table.row(vec![name.into(), Cell::number(us, 2), Cell::number(rate, 2)]);
     };
     row("a stream over TCP", None, Some(stream));
-    row("a bare request over TCP", Some(median(bares, |row| row.load)), Some(median(bares, rate)));
+    row("a bare request over TCP", Some(median(bares, |row| row.load)), Some(best(bares, rate)));
     let has_ucx = !theirs.is_empty();
     let ucx = |value: fn(&Ucx) -> f64| has_ucx.then(|| median(theirs, value));
+    let ucx_rate = has_ucx.then(|| best(theirs, |ucx| ucx.rate));
     if has_ucx {
-        row("UCX, messages", ucx(|ucx| ucx.request), ucx(|ucx| ucx.rate));
+        row("UCX, messages", ucx(|ucx| ucx.request), ucx_rate);
         row("UCX, get", ucx(|ucx| ucx.get), None);
     }
     row("hosts", Some(page), Some(batch));
@@ -117,7 +126,7 @@ fn print(
         "a page takes {page:.1} us, {what} {before:.1}: {times:.2} times; target: at most {MOST_TIMES}: {}",
         verdict(times <= MOST_TIMES)
     );
-    let full = ucx(|ucx| ucx.rate).unwrap_or(stream);
+    let full = ucx_rate.unwrap_or(stream);
     let share = batch / full;
     println!(
         "a batch of {BATCH} has {share:.2} of the bandwidth of {}; target: at least {LEAST_SHARE}: {}",
@@ -126,7 +135,7 @@ fn print(
     );
     let lender = |part: usize| median(rows, |row| row.lender.map_or(f64::NAN, |us| us[part]));
     println!(
-        "the lender spends {:.2} us on a page, and looks for requests for {:.2} us besides; target: at most {MOST_LENDER_US}: {}\n",
+        "the lender spends {:.2} us on a page, the borrower's network included, and looks for requests for {:.2} us besides; target: at most {MOST_LENDER_US}: {}\n",
         lender(0),
         lender(1),
         verdict(lender(0) <= MOST_LENDER_US)

@@ -245,7 +245,7 @@ impl HostsStore {
             // SAFETY: the first buffer is the connection's to fill, the second is the array above.
             unsafe {
                 connection.send(to, (Verb::Borrow, 0), &[], &mut head)?;
-                connection.receive(to, &mut data)
+                connection.receive(to, &mut data, &mut |_| {})
             }
         });
         match asked {

@@ -97,7 +97,7 @@ impl HostsStore {
         let given = unsafe {
             connection
                 .send(to, (Verb::GiveBack, 0), &entry, &mut head)
-                .and_then(|()| connection.receive(to, &mut []))
+                .and_then(|()| connection.receive(to, &mut [], &mut |_| {}))
         };
         if given.is_err() {
             connection.close();
