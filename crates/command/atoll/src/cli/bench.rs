@@ -72,6 +72,10 @@ pub(crate) enum Bench {
         /// Write the machine's description to FILE, for atoll sim --machine FILE
         #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
         output: Option<PathBuf>,
+
+        /// Take the far memory of the lender NAME (`atoll lenders` lists them) for the machine's
+        #[arg(long, value_name = "NAME")]
+        lender: Option<String>,
     },
     /// Measure how long a load waits for every kind of memory here
     #[command(after_long_help = flow(LATENCY))]

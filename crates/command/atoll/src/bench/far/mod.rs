@@ -35,6 +35,20 @@ fn failed<E: std::error::Error + Send + Sync + 'static>(what: &'static str) -> i
     move |error| BenchError::Channel(what, Box::new(error))
 }
 
+/// Measures a lender that is at work: microseconds of a page, and GB/s of batches.
+pub(super) fn lender(name: &str) -> Result<(f64, f64), BenchError> {
+    let none = || BenchError::NoLender(name.to_owned());
+    let directory = Directory::open().map_err(failed("the lenders' folder"))?;
+    let cards = directory.cards().map_err(failed("the lenders' folder"))?;
+    let card = cards.into_iter().find(|card| card.name == name).ok_or_else(none)?;
+    let key = directory.secret().map_err(failed("the lenders' secret"))?.key();
+    let (mut control, address) = card.open(&key).map_err(|_| none())?;
+    let _ = control.introduce("atoll bench machine");
+    let lenders = stores::borrowed(&card.label(), address, &control)?;
+    let row = stores::measure(card.label(), &FarSpec::Hosts, Some(lenders), None)?;
+    Ok((row.load, row.rate()))
+}
+
 /// Measures the lenders that are at work.
 fn others() -> Result<Vec<Row>, BenchError> {
     let Ok(directory) = Directory::open() else { return Ok(Vec::new()) };

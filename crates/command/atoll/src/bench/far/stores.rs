@@ -56,8 +56,12 @@ pub(super) fn table(rows: &[Row]) -> Table {
 }
 
 impl Row {
+    /// GB/s of pages loaded in batches.
+    pub(super) fn rate(&self) -> f64 {
+        PAGE as f64 / self.batch_load / 1e3
+    }
+
     fn cells(&self) -> Vec<Cell> {
-        let batch_rate = PAGE as f64 / self.batch_load / 1e3;
         // There are no stores of bare requests.
         let number = |value: f64| if value.is_nan() { Cell::Nothing } else { Cell::Number(value, 2) };
         vec![
@@ -67,7 +71,7 @@ impl Row {
             number(self.store),
             number(self.batch_load),
             number(self.batch_store),
-            number(batch_rate),
+            number(self.rate()),
             Cell::number(self.lender.map(|us| us[0]), 2),
             Cell::number(self.lender.map(|us| us[1]), 2),
         ]

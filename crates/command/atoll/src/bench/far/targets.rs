@@ -73,10 +73,6 @@ pub(super) fn over_link(
     Ok(Ok(()))
 }
 
-fn rate(row: &Row) -> f64 {
-    PAGE as f64 / row.batch_load / 1e3
-}
-
 fn print(
     output: &Output<'_>,
     gigabits: u32,
@@ -89,13 +85,13 @@ fn print(
     println!(
         "a link of {gigabits} Gbit/s between two namespaces; medians of {ROUNDS} rounds, the best of bandwidths\n"
     );
-    let (page, batch) = (median(rows, |row| row.load), best(rows, rate));
+    let (page, batch) = (median(rows, |row| row.load), best(rows, Row::rate));
     let mut table = Table::new(["", "us a page", "GB/s, 64"]);
     let mut row = |name: &str, us: Option<f64>, rate: Option<f64>| {
         table.row(vec![name.into(), Cell::number(us, 2), Cell::number(rate, 2)]);
     };
     row("a stream over TCP", None, Some(stream));
-    row("a bare request over TCP", Some(median(bares, |row| row.load)), Some(best(bares, rate)));
+    row("a bare request over TCP", Some(median(bares, |row| row.load)), Some(best(bares, Row::rate)));
     let has_ucx = !theirs.is_empty();
     let ucx = |value: fn(&Ucx) -> f64| has_ucx.then(|| median(theirs, value));
     let ucx_rate = has_ucx.then(|| best(theirs, |ucx| ucx.rate));
