@@ -126,7 +126,7 @@ impl Holder {
         let mut command = Command::new("cat");
         command.stdin(Stdio::piped()).stdout(Stdio::null());
         // SAFETY: one system call between fork and exec.
-        unsafe { command.pre_exec(|| leave_now()) };
+        unsafe { command.pre_exec(leave_now) };
         let holder = Holder(command.spawn().map_err(|e| LinkError::Os("cat", e))?);
         link.connect(holder.pid(), gigabits)?;
         Ok(holder)

@@ -176,7 +176,7 @@ impl HostsStore {
         Ok(())
     }
 
-    /// Asks all lenders for what is due on them, and waits for all. The connections of those that had trouble are closed: replies
+    /// Asks all lenders for what is due on them, waits for all, and says what went wrong. The connections of those that had trouble are closed: replies
     /// that were not read whole would be taken for others.
     pub(super) fn ask(
         &self,
@@ -184,7 +184,7 @@ impl HostsStore {
         round: &mut Round,
         pages: &[Transfer],
         verb: Verb,
-    ) -> Result<(), Troubles> {
+    ) -> Troubles {
         let mut troubles = Troubles { each: [None; MAX_LENDERS] };
         let began = connection::now();
         let mut sent = [false; MAX_LENDERS];
@@ -213,7 +213,7 @@ impl HostsStore {
                 connection.close();
             }
         }
-        if troubles.each == [None; MAX_LENDERS] { Ok(()) } else { Err(troubles) }
+        troubles
     }
 
     /// Decides about lenders that had trouble: one whose connection broke is asked once more, over a new one. Others are lost:
