@@ -54,3 +54,28 @@ fn overheads_of_every_construct_are_printed_for_every_runtime_and_team() {
         assert!(line.is_some_and(|line| line.ends_with(" met")), "{target} in\n{stdout}");
     }
 }
+
+/// Where this test may not make a link, the bench says so in a sentence and ends well.
+#[test]
+fn far_memory_is_measured_over_a_link_and_the_link_is_gone_afterwards() {
+    let output = Command::new(build::atoll()).args(["bench", "far", "--links", "10"]).output();
+    let output = output.expect("atoll is there");
+    let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    if stderr.contains("may use one") {
+        skip_part!("two processes of a measurement need two CPUs");
+        return;
+    }
+    assert!(output.status.success(), "{stdout}{stderr}");
+    if stdout.contains("which are left out") {
+        skip_part!("there are no links of a limited bandwidth");
+        return;
+    }
+    for target in ["target: at most 1.3", "target: at least 0.9", "target: at most 0.5"] {
+        let line = stdout.lines().find(|line| line.contains(target));
+        let line = line.unwrap_or_else(|| panic!("no line with {target}:\n{stdout}"));
+        assert!(line.ends_with(": met") || line.ends_with(": not met"), "{line}");
+    }
+    let left = std::fs::read_dir("/sys/class/net").expect("devices").flatten();
+    let left: Vec<_> = left.map(|device| device.file_name()).collect();
+    assert!(!left.iter().any(|name| name.to_string_lossy().starts_with("atoll")), "{left:?}");
+}

@@ -419,6 +419,31 @@ fn a_lender_that_is_told_to_end_has_its_memory_back_and_the_run_goes_on() {
 }
 
 #[test]
+fn a_lender_that_left_is_used_again_when_it_is_started_anew() {
+    let Some(hosts) = Hosts::new() else { skip!("there are no namespaces") };
+    let mut lender = hosts.lend(1, "512M", "rack1");
+    let mut command = hosts.on(0, atoll());
+    command.args(["run", "--near", "14M", "--far", "hosts", "--workers", "2", "--summary", "json", "--"]);
+    command.arg(built("cg")).arg("A").stdin(Stdio::null());
+    let run = Held(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("atoll"));
+    wait_until("the run borrows nothing", || hosts.borrowed() > 0);
+    lender.signal(libc::SIGTERM);
+    assert!(lender.0.wait().expect("waited").success());
+    let _anew = hosts.lend(1, "256M", "rack1");
+    wait_until("the run does not borrow anew", || hosts.borrowed() > 0);
+    std::thread::sleep(Duration::from_millis(500));
+    let live = hosts.on(0, atoll()).args(["top", "--json"]).output().expect("atoll");
+    run.signal(libc::SIGTERM);
+    let (_, errors, _) = end(run);
+    assert!(errors.contains("the lender rack1 on host1 is there again, and is used"), "{errors}");
+    let runs: Vec<Value> = serde_json::from_slice(&live.stdout).expect("runs");
+    let lenders = runs[0]["lenders"].as_array().expect("lenders");
+    assert_eq!(lenders.len(), 2, "{lenders:?}");
+    assert_eq!((&lenders[0]["left"], &lenders[1]["left"]), (&Value::from(true), &Value::from(false)));
+    assert!(lenders[1]["pages_out"].as_u64() > Some(0), "{lenders:?}");
+}
+
+#[test]
 fn a_lender_that_is_to_lend_less_has_the_rest_back_while_the_run_goes_on() {
     let Some(hosts) = Hosts::new() else { skip!("there are no namespaces") };
     let _lender = hosts.lend(1, "512M", "rack1");

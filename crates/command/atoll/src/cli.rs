@@ -37,7 +37,9 @@ mod translation;
 use help::flow;
 
 #[cfg(feature = "tools")]
-pub(crate) use bench::{Bench, BenchArgs, OpenmpBenchArgs, SamplingBenchArgs, SegmentBenchArgs};
+pub(crate) use bench::{
+    Bench, BenchArgs, FarBenchArgs, OpenmpBenchArgs, SamplingBenchArgs, SegmentBenchArgs,
+};
 pub(crate) use nodes::{ConsistencyArg, OnOff};
 #[cfg(feature = "tools")]
 pub(crate) use policies::Policies;

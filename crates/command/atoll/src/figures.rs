@@ -108,7 +108,8 @@ fn lenders(control: &Control) -> Vec<Lender> {
         read_median_us: figures.percentile(0.5).map(microseconds),
         read_99_us: figures.percentile(0.99).map(microseconds),
     };
-    control.settings.lenders.all().iter().zip(&control.lenders).map(lender).collect()
+    let all = control.settings.lenders.all().iter().chain(control.late_lenders.all());
+    all.zip(&control.lenders).map(lender).collect()
 }
 
 /// Returns the segment's figures, if the program's memory is one.

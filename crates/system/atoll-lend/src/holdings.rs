@@ -11,6 +11,7 @@
 
 use std::collections::{BinaryHeap, HashMap};
 use std::net::{Shutdown, TcpStream};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -99,6 +100,8 @@ pub(crate) struct Holdings {
     free_bytes: Option<u64>,
     /// How long a session may take to give something back.
     patience: Duration,
+    /// Nanoseconds in which connections looked for requests.
+    pub(crate) looked_ns: AtomicU64,
 }
 
 fn pieces_of(session: &Session) -> u64 {
@@ -150,6 +153,7 @@ impl Holdings {
             piece_bytes,
             free_bytes: terms.free_bytes,
             patience: terms.patience,
+            looked_ns: AtomicU64::new(0),
         })
     }
 

@@ -16,6 +16,8 @@ use crate::control::{Control, ControlError};
 
 /// The time between two questions.
 const PERIOD: Duration = Duration::from_millis(200);
+/// The time between two looks for a lender that is gone.
+const SEARCH: Duration = Duration::from_millis(500);
 /// How long an answer may take before the lender counts as slow.
 const SLOW: Duration = Duration::from_millis(500);
 
@@ -30,6 +32,19 @@ pub struct Loss {
     pub why: String,
 }
 
+/// What a launcher hears of its lenders.
+pub trait Watch: Send + Sync + 'static {
+    /// A lender is lost. Heard of each once.
+    fn lost(&self, loss: Loss);
+
+    /// Looks whether the lender of `settings`, which is lost or has left, is there again, perhaps started anew: a session with it, what
+    /// the run's workers must know of it, and the round trip.
+    fn find(&self, settings: &LenderSettings) -> Option<(Control, LenderSettings, Duration)>;
+
+    /// A lender was found again, and is used from now on.
+    fn is_back(&self, settings: &'static LenderSettings);
+}
+
 /// The threads that look after lenders. Dropping it ends the sessions, and all memory is free again.
 pub struct Keeper {
     ends: Arc<AtomicBool>,
@@ -37,35 +52,60 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    /// Begins to look after `lenders`, with which `controls` are the sessions in the same order. `lost` hears of each that is
-    /// lost, once.
+    /// Begins to look after `lenders`, with which `controls` are the sessions in the same order.
     ///
     /// # Errors
     /// The system's refusal to start a thread.
-    pub fn start(
-        lenders: Lenders,
-        controls: Vec<Control>,
-        lost: impl Fn(Loss) + Send + Sync + 'static,
-    ) -> std::io::Result<Keeper> {
+    pub fn start(lenders: Lenders, controls: Vec<Control>, watch: impl Watch) -> std::io::Result<Keeper> {
         let mut keeper = Keeper { ends: Arc::new(AtomicBool::new(false)), threads: Vec::new() };
-        let lost = Arc::new(lost);
-        for ((settings, figures), control) in lenders.all().zip(controls) {
-            let (ends, lost) = (Arc::clone(&keeper.ends), Arc::clone(&lost));
+        let watch = Arc::new(watch);
+        for (lender, control) in lenders.all().zip(controls) {
+            let (ends, watch) = (Arc::clone(&keeper.ends), Arc::clone(&watch));
             let work = move || {
                 // Signals are for the launcher's own thread.
                 let _blocked = SignalsBlocked::new();
-                if let Some(why) = look_after(control, figures, &ends) {
-                    figures.set_state(LenderState::Lost);
-                    // One that has everything back and said that it ends is no loss.
-                    if figures.leaves.load(Relaxed) == 0 || figures.borrowed_bytes.load(Relaxed) > 0 {
-                        lost(Loss { settings, figures, why });
-                    }
+                let mut now = Some((lender, control));
+                while let Some((lender, control)) = now.take() {
+                    now = keep(lender, control, &ends, &*watch)
+                        .then(|| find(lenders, lender.0, &ends, &*watch))
+                        .flatten();
                 }
             };
             keeper.threads.push(std::thread::Builder::new().name("lenders".into()).spawn(work)?);
         }
         Ok(keeper)
     }
+}
+
+type Lender = (&'static LenderSettings, &'static LenderFigures);
+
+/// Looks after a lender until it is lost or has left; whether it may be looked for again.
+fn keep((settings, figures): Lender, control: Control, ends: &AtomicBool, watch: &impl Watch) -> bool {
+    let Some((why, is_gone)) = look_after(control, figures, ends) else { return false };
+    figures.set_state(LenderState::Lost);
+    // One that has everything back and said that it ends is no loss.
+    if figures.leaves.load(Relaxed) == 0 || figures.borrowed_bytes.load(Relaxed) > 0 {
+        watch.lost(Loss { settings, figures, why });
+    }
+    is_gone
+}
+
+/// Looks for a lender until it is there again, or the run ends. It is another one for the run: nothing that was there is there now.
+fn find(
+    lenders: Lenders,
+    settings: &LenderSettings,
+    ends: &AtomicBool,
+    watch: &impl Watch,
+) -> Option<(Lender, Control)> {
+    while !ends.load(Acquire) {
+        std::thread::park_timeout(SEARCH);
+        if let Some((control, settings, trip)) = watch.find(settings) {
+            let lender = lenders.add(settings, trip.as_nanos() as u64)?;
+            watch.is_back(lender.0);
+            return Some((lender, control));
+        }
+    }
+    None
 }
 
 impl Drop for Keeper {
@@ -78,25 +118,28 @@ impl Drop for Keeper {
     }
 }
 
-/// Asks until the run ends (`None`), or the lender is lost: why.
-fn look_after(mut control: Control, figures: &LenderFigures, ends: &AtomicBool) -> Option<String> {
+/// Asks until the run ends (`None`), or the lender is lost: why, and whether it does not answer. One that answers, and was lost by a
+/// worker, lied or refuses.
+fn look_after(mut control: Control, figures: &LenderFigures, ends: &AtomicBool) -> Option<(String, bool)> {
     if let Err(error) = control.set_patience(Some(SLOW)) {
-        return Some(error.to_string());
+        return Some((error.to_string(), true));
     }
+    let mut was_lost = false;
     while !ends.load(Acquire) {
         match ask(&mut control, figures, ends) {
             Ok(true) => {}
             Ok(false) => return None,
             Err(error) if figures.keep_bytes().is_some() && figures.borrowed_bytes.load(Relaxed) > 0 => {
-                return Some(format!("{}; it wanted its memory back", words(&error)));
+                return Some((format!("{}; it wanted its memory back", words(&error)), true));
             }
-            Err(error) => return Some(words(&error)),
+            Err(error) => return Some((words(&error), true)),
         }
-        // A worker that found the lender lost says so in the state.
-        if figures.state() == LenderState::Lost {
-            return Some("it does not take a connection any more".to_owned());
+        // A worker that found the lender lost says so in the state. It may have been sooner than the question.
+        if was_lost {
+            return Some(("it does not take a connection any more".to_owned(), false));
         }
-        std::thread::park_timeout(PERIOD);
+        was_lost = figures.state() == LenderState::Lost;
+        std::thread::park_timeout(if was_lost { Duration::from_millis(10) } else { PERIOD });
     }
     None
 }

@@ -5,7 +5,9 @@
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::AcqRel, Ordering::Acquire, Ordering::Release};
+use std::sync::atomic::{
+    AtomicBool, AtomicUsize, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
+};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -134,6 +136,11 @@ impl Lender {
     /// Sessions that there are now, and those that there ever were.
     pub fn sessions(&self) -> (usize, u64) {
         self.holdings.sessions()
+    }
+
+    /// Nanoseconds in which its connections looked for requests before they slept: whoever wants the processor gets it meanwhile.
+    pub fn looked_ns(&self) -> u64 {
+        self.holdings.looked_ns.load(Relaxed)
     }
 
     /// Bytes that are lent now.

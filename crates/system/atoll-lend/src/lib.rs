@@ -17,5 +17,5 @@ mod serve;
 
 pub use self::control::{Control, ControlError, Loan, Report};
 pub use self::directory::{Card, Directory, DirectoryError, Secret};
-pub use self::keeper::{Keeper, Loss};
+pub use self::keeper::{Keeper, Loss, Watch};
 pub use self::lender::{LendError, Lender, Terms};

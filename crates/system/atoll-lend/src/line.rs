@@ -4,6 +4,7 @@
 
 use std::io::{self, IoSlice, IoSliceMut, Read};
 use std::net::TcpStream;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, sockopt};
@@ -12,6 +13,8 @@ use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, sockopt};
 const CUT_OFF: Duration = Duration::from_secs(4);
 /// How long a receiver looks for bytes again and again before it sleeps: waking it takes longer than most pauses.
 const SPIN: Duration = Duration::from_micros(40);
+/// What one look takes at most. In a longer one the kernel did something else, such as sending the last reply.
+const ONE_LOOK: Duration = Duration::from_micros(3);
 
 /// Readies a stream: records leave at once, and a host that has gone away is noticed within seconds. A peer that is only stopped is
 /// not given up, as its host still answers.
@@ -48,19 +51,39 @@ pub(crate) fn receive(stream: &mut &TcpStream, record: &mut [u8]) -> io::Result<
     stream.read_exact(record)
 }
 
-/// Receives a record as [`receive`] does, and looks for its first bytes for a while before it sleeps.
-pub(crate) fn await_record(stream: &mut &TcpStream, record: &mut [u8]) -> io::Result<()> {
-    let until = Instant::now() + SPIN;
-    while Instant::now() < until {
+/// Receives bytes of a record that may not have begun: looks for its first ones for a while before it sleeps, and counts the
+/// time of looking in `looked_ns`. How many came, at least one.
+pub(crate) fn await_record(
+    stream: &mut &TcpStream,
+    record: &mut [u8],
+    looked_ns: &AtomicU64,
+) -> io::Result<usize> {
+    let began = Instant::now();
+    let (mut now, mut looked) = (began, Duration::ZERO);
+    let have = loop {
         match rustix::net::recv(*stream, &mut *record, RecvFlags::DONTWAIT) {
             Ok((_, 0)) => return Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok((_, have)) => return receive(stream, &mut record[have..]),
+            Ok((_, have)) => break Some(have),
             Err(rustix::io::Errno::AGAIN) => std::thread::yield_now(),
             Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
+        let last = std::mem::replace(&mut now, Instant::now());
+        if now - last < ONE_LOOK {
+            looked += now - last;
+        }
+        if now - began > SPIN {
+            break None;
+        }
+    };
+    looked_ns.fetch_add(looked.as_nanos() as u64, Relaxed);
+    match have {
+        Some(have) => Ok(have),
+        None => match stream.read(record)? {
+            0 => Err(io::ErrorKind::UnexpectedEof.into()),
+            have => Ok(have),
+        },
     }
-    receive(stream, record)
 }
 
 /// Receives into all of the parts.

@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use atoll_channel::capability::Direct;
 use atoll_memory::far::hosts::wire::{
-    self, ANSWER, Entry, Hello, MOST_BYTES, Purpose, Reply, Request, Side, Status, VERSION, Verb, Welcome,
+    self, ANSWER, Entry, Hello, MOST_BYTES, MOST_ENTRIES, Purpose, Reply, Request, Side, Status, VERSION,
+    Verb, Welcome,
 };
 use atoll_transport::random;
 
@@ -124,17 +125,17 @@ impl Served<'_> {
     fn requests(self) -> io::Result<()> {
         let mut reading = self.stream;
         let (mut entries, mut memory) = (Vec::new(), Vec::new());
+        let mut bytes = [0; MOST_ENTRIES * Entry::BYTES];
         loop {
             let mut head = [0; Request::BYTES];
-            line::await_record(&mut reading, &mut head)?;
+            let have = line::await_record(&mut reading, &mut head, &self.holdings.looked_ns)?;
+            line::receive(&mut reading, &mut head[have..])?;
             let request = Request::decode(&head).ok_or(io::ErrorKind::InvalidData)?;
+            let bytes = &mut bytes[..request.entries as usize * Entry::BYTES];
+            line::receive(&mut reading, bytes)?;
+            let (records, _) = bytes.as_chunks::<{ Entry::BYTES }>();
             entries.clear();
-            for _ in 0..request.entries {
-                let mut entry = [0; Entry::BYTES];
-                line::receive(&mut reading, &mut entry)?;
-                entries.push(Entry::decode(&entry));
-            }
-            memory.clear();
+            entries.extend(records.iter().map(Entry::decode));
             let done = match request.verb {
                 Verb::Read => self.read(request, &entries, &mut memory)?,
                 Verb::Write => self.write(request, &entries, &mut memory)?,

@@ -6,7 +6,9 @@
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
-use crate::far::hosts::lenders::{BehindFigures, LenderFigures, Lenders, LendersSettings, MAX_LENDERS};
+use crate::far::hosts::lenders::{
+    BehindFigures, LateLenders, LenderFigures, Lenders, LendersSettings, MAX_LENDERS,
+};
 use crate::race_counts::Races;
 use crate::region_counts::Regions;
 use crate::segment::{SegmentFigures, SegmentSettings};
@@ -346,6 +348,8 @@ pub struct Control {
     pub nodes: [NodeFigures; crate::layout::MAX_NODES],
     /// What is known and counted of each lender.
     pub lenders: [LenderFigures; MAX_LENDERS],
+    /// The lenders that came while the program ran.
+    pub late_lenders: LateLenders,
     /// What is counted of the file behind the lenders.
     pub behind_lenders: BehindFigures,
     /// The segment, if there is one.
@@ -388,7 +392,12 @@ impl Control {
 
     /// The lenders of the far store `hosts`.
     pub fn lenders(&'static self) -> Lenders {
-        Lenders { settings: &self.settings.lenders, figures: &self.lenders, behind: &self.behind_lenders }
+        Lenders {
+            settings: &self.settings.lenders,
+            late: &self.late_lenders,
+            figures: &self.lenders,
+            behind: &self.behind_lenders,
+        }
     }
 
     /// Makes a control block with these settings; returns its descriptor, which children inherit.

@@ -48,6 +48,8 @@ pub(crate) enum BenchError {
     OneCpu,
     #[error("the other process of the measurement failed: {0}")]
     Other(String),
+    #[error("no lender called `{0}` answers (`atoll lenders` lists them)")]
+    NoLender(String),
     #[error("{0}: {1}")]
     Channel(&'static str, Box<dyn std::error::Error + Send + Sync>),
 }
@@ -60,7 +62,7 @@ fn kernel(what: &'static str) -> impl Fn(Errno) -> BenchError {
 /// Does the measurement that is asked for, and prints the results.
 pub(crate) fn bench(what: &Bench) -> ExitCode {
     let done = match what {
-        Bench::Machine { output } => machine::bench(output.as_deref()),
+        Bench::Machine { output, lender } => machine::bench(output.as_deref(), lender.as_deref()),
         Bench::Latency(args) => latency::bench(args),
         Bench::Throughput(args) => throughput::bench(args),
         Bench::Channel(args) => channel::bench(args),

@@ -2,10 +2,11 @@
 //!
 //! Two processes of it run on the same two CPUs, and its last line is read.
 
-use std::net::TcpListener;
+use std::net::{Ipv4Addr, TcpListener};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use super::far::link;
 use super::pair::Cpus;
 
 /// The results of one test of `ucx_perftest`.
@@ -26,6 +27,8 @@ pub(super) enum Over {
     Memory,
     /// TCP on the loopback interface.
     Tcp,
+    /// TCP on a link of `far/link.rs`, to the namespace of this process.
+    Link(u32),
 }
 
 /// Whether `ucx_perftest` is installed.
@@ -37,21 +40,33 @@ pub(super) fn installed() -> bool {
 pub(super) fn run(cpus: Cpus, over: Over, test: &str, bytes: usize, count: usize) -> Option<Found> {
     // This port is free now; the system gives others to programs that ask next.
     let port = TcpListener::bind("127.0.0.1:0").ok()?.local_addr().ok()?.port().to_string();
-    let start = |cpu: usize| {
+    let start = |is_here: bool| {
         let mut command = Command::new("timeout");
-        command.args(["60", "ucx_perftest", "-p", &port, "-c", &cpu.to_string()]);
+        let cpu = if is_here { cpus.here } else { cpus.there };
+        // Over a link its two ends sometimes do not find each other; the tests there take a second.
+        let seconds = if matches!(over, Over::Link(_)) { "10" } else { "60" };
+        command.args([seconds, "ucx_perftest", "-p", &port, "-c", &cpu.to_string()]);
         let transports = if over == Over::Memory { "posix,cma,self" } else { "tcp,self" };
-        command.env("UCX_TLS", transports).env("UCX_NET_DEVICES", "lo").env("UCX_LOG_LEVEL", "fatal");
+        let device = match over {
+            Over::Link(other) => {
+                link::sees_devices(&mut command, (!is_here).then_some(other)).ok()?;
+                link::DEVICES[usize::from(!is_here)]
+            }
+            Over::Memory | Over::Tcp => "lo",
+        };
+        command.env("UCX_TLS", transports).env("UCX_NET_DEVICES", device).env("UCX_LOG_LEVEL", "fatal");
         command.stdin(Stdio::null()).stderr(Stdio::null());
-        command
+        Some(command)
     };
-    let mut server = Server(start(cpus.there).stdout(Stdio::null()).spawn().ok()?);
+    let address = if matches!(over, Over::Link(_)) { link::ADDRESSES[1] } else { Ipv4Addr::LOCALHOST };
+    let address = address.to_string();
+    let mut server = Server(start(false)?.stdout(Stdio::null()).spawn().ok()?);
     let end = Instant::now() + Duration::from_secs(5);
     loop {
         // It listens a moment after its start, and refuses earlier connections.
         std::thread::sleep(Duration::from_millis(100));
-        let mut client = start(cpus.here);
-        client.args(["127.0.0.1", "-t", test, "-f", "-s", &bytes.to_string(), "-n", &count.to_string()]);
+        let mut client = start(true)?;
+        client.args([&address, "-t", test, "-f", "-s", &bytes.to_string(), "-n", &count.to_string()]);
         client.args(["-w", &(count / 10 + 10).to_string()]);
         let found = client.output().ok()?;
         let text = String::from_utf8_lossy(&found.stdout);

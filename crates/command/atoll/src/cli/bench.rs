@@ -32,9 +32,10 @@ minutes, and other work on the machine disturbs it.";
 
 const FAR: &str = "\
 Pages of 4K go to and come from each far store, one by one and 64 at a time, in random order: plain memory, compressed memory, a file, and another
-host's memory, whose lender is a process on the other CPU, over the loopback interface. Lenders that are at work (atoll lenders) are measured, too. Copies, bare
-requests over TCP, and UCX where ucx_perftest is installed, are measured beside them. This takes some ten seconds and 300 MB, and other work on the
-machine disturbs it.";
+host's memory, whose lender is a process on the other CPU, over the loopback interface. Lenders that are at work (atoll lenders) are measured, too. Then, as
+root, two network namespaces get a link of a limited bandwidth between them (by ip and tc; both go with the measurement), and pages of a lender at its
+other end are measured beside TCP alone and UCX, where ucx_perftest is installed. At the end each target is printed as met or not met. This takes
+a minute and 300 MB, and other work on the machine disturbs it. --programs takes some minutes.";
 
 const NAMES: &str = "\
 The services of two nodes run in one process and a client in another. It registers, looks up and waits for names of the node and of all nodes, and
@@ -71,6 +72,10 @@ pub(crate) enum Bench {
         /// Write the machine's description to FILE, for atoll sim --machine FILE
         #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
         output: Option<PathBuf>,
+
+        /// Take the far memory of the lender NAME (`atoll lenders` lists them) for the machine's
+        #[arg(long, value_name = "NAME")]
+        lender: Option<String>,
     },
     /// Measure how long a load waits for every kind of memory here
     #[command(after_long_help = flow(LATENCY))]
@@ -83,7 +88,7 @@ pub(crate) enum Bench {
     Channel(BenchArgs),
     /// Measure what a page costs on its way to and from each far store
     #[command(after_long_help = flow(FAR))]
-    Far(BenchArgs),
+    Far(FarBenchArgs),
     /// Measure names and the starting of programs
     #[command(after_long_help = flow(NAMES))]
     Names(BenchArgs),
@@ -180,6 +185,25 @@ pub(crate) struct BenchArgs {
     /// The CPUs of the two processes; default: the first two that this process may use
     #[arg(long, value_name = "A,B", value_parser = cpus)]
     pub(crate) cpus: Option<Pair>,
+}
+
+/// Flags of `atoll bench far`.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct FarBenchArgs {
+    #[command(flatten)]
+    pub(crate) bench: BenchArgs,
+
+    /// The bandwidths of the links, in Gbit/s
+    #[arg(long, value_name = "GBITS", value_delimiter = ',', default_value = "10,56", value_parser = clap::value_parser!(u32).range(1..=400))]
+    pub(crate) links: Vec<u32>,
+
+    /// Measure programs at half of their memory over a link of 56 Gbit/s, beside a file, and nothing else
+    #[arg(long)]
+    pub(crate) programs: bool,
+
+    /// The directory where `make programs` put the workloads
+    #[arg(long, value_name = "DIR", default_value = "target/programs", value_hint = ValueHint::DirPath)]
+    pub(crate) programs_dir: PathBuf,
 }
 
 /// Flags of `atoll bench segment`.

@@ -7,10 +7,10 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 
-use atoll_lend::{Card, Control, Directory, DirectoryError, Keeper, Loss};
+use atoll_lend::{Card, Control, Directory, DirectoryError, Keeper, Loss, Watch};
 use atoll_memory::control::{self, EXIT_FAR};
 use atoll_memory::far::FarSpec;
-use atoll_memory::far::hosts::lenders::{LenderSettings, LendersSettings, MAX_LENDERS};
+use atoll_memory::far::hosts::lenders::{FIRST_LENDERS, Label, LenderSettings, LendersSettings};
 
 use crate::cli::RunArgs;
 use crate::lend::ForRun;
@@ -52,8 +52,38 @@ struct Found {
     trip: Duration,
 }
 
+/// What the launcher does about its lenders while the program runs.
+struct Watching {
+    control: &'static control::Control,
+    /// Those that may come back.
+    cards: Vec<Card>,
+    borrower: String,
+}
+
+impl Watch for Watching {
+    fn lost(&self, loss: Loss) {
+        lost(self.control, &loss);
+    }
+
+    fn find(&self, settings: &LenderSettings) -> Option<(Control, LenderSettings, Duration)> {
+        let label = settings.label;
+        let before = self.cards.iter().find(|card| Label::new(&card.label()) == label)?;
+        let directory = Directory::open().ok()?;
+        // One that was started anew has the same name, and may be on another host.
+        let card = directory.cards().ok()?.into_iter().find(|card| card.name == before.name)?;
+        let found = open(&card, &directory.secret().ok()?.key(), &self.borrower).ok()?;
+        Some((found.control, found.settings, found.trip))
+    }
+
+    fn is_back(&self, settings: &'static LenderSettings) {
+        eprintln!("atoll: the lender {} is there again, and is used", settings.label);
+    }
+}
+
 /// The lenders of a run that has not started yet.
 pub(crate) struct Borrowed {
+    /// Who borrows, as lenders list it.
+    borrower: String,
     found: Vec<Found>,
     copies: u32,
     /// The lenders that were started for this run.
@@ -86,12 +116,12 @@ impl Borrowed {
             return Err(last.map_or(BorrowError::Nobody, |error| BorrowError::Silent(cards.len(), error)));
         }
         found.sort_by_key(|found| found.trip);
-        found.truncate(MAX_LENDERS);
+        found.truncate(FIRST_LENDERS);
         let copies = args.memory.far_copies;
         if copies > 1 && found.iter().all(|one| one.card.host == found[0].card.host) {
             return Err(BorrowError::OneHost(found[0].card.host.clone()));
         }
-        Ok(Some(Borrowed { found, copies, of_run }))
+        Ok(Some(Borrowed { borrower, found, copies, of_run }))
     }
 
     /// What the program must know of the lenders.
@@ -115,8 +145,15 @@ impl Borrowed {
             figures.round_trip_ns.store(found.trip.as_nanos() as u64, Ordering::Relaxed);
             figures.free_bytes.store(u64::MAX, Ordering::Relaxed);
         }
-        let controls = self.found.into_iter().map(|found| found.control).collect();
-        Ok(Keeper::start(control.lenders(), controls, move |loss| lost(control, &loss))?)
+        let (mut controls, mut cards) = (Vec::new(), Vec::new());
+        for found in self.found {
+            controls.push(found.control);
+            cards.push(found.card);
+        }
+        // Those that were started for this run end with their session.
+        let cards = if self.of_run.is_none() { cards } else { Vec::new() };
+        let watch = Watching { control, cards, borrower: self.borrower };
+        Ok(Keeper::start(control.lenders(), controls, watch)?)
     }
 }
 

@@ -4,7 +4,7 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use atoll_record::Figures;
-use atoll_record::figures::{Counters, Node};
+use atoll_record::figures::{Counters, Lender, Node};
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use ratatui::layout::{Constraint, Layout};
 use ratatui::style::{Modifier, Style};
@@ -94,13 +94,15 @@ impl State {
         self.chosen %= self.views.len();
         let view = &self.views[self.chosen];
         let f = &view.now;
-        // This is the table of nodes with its heads, where there is one.
+        // These are the tables of nodes and of lenders with their heads, where there are any.
         let nodes = if f.nodes.is_empty() { 0 } else { f.nodes.len() as u16 + 1 };
-        let [head, gauge, table, by_node, foot] = Layout::vertical([
+        let lenders = if f.lenders.is_empty() { 0 } else { f.lenders.len() as u16 + 1 };
+        let [head, gauge, table, by_node, by_lender, foot] = Layout::vertical([
             Constraint::Length(2),
             Constraint::Length(1),
             Constraint::Fill(1),
             Constraint::Length(nodes),
+            Constraint::Length(lenders),
             Constraint::Length(1),
         ])
         .areas(frame.area());
@@ -128,6 +130,7 @@ impl State {
         frame.render_widget(near_gauge(f), gauge);
         frame.render_widget(rates(view), table);
         frame.render_widget(node_rates(view), by_node);
+        frame.render_widget(lender_rates(view), by_lender);
         let keys = match self.views.len() {
             1 => "q quits".to_owned(),
             n => format!("run {} of {n}: Tab shows the next; q quits", self.chosen + 1),
@@ -237,6 +240,42 @@ fn cells(name: String, now: &Counters, before: &Counters, seconds: f64, workers:
     ]
 }
 
+const LENDER_HEADS: [&str; 8] =
+    ["lender", "borrowed", "pages in/s", "pages out/s", "in/s", "out/s", "read 50% us", "read 99% us"];
+
+fn lender_rates(view: &View) -> Table<'static> {
+    let seconds = (view.now.wall_seconds - view.before.wall_seconds).max(0.01);
+    let rows = view.now.lenders.iter().enumerate().map(|(number, lender)| {
+        // A lender keeps its place in the list, and those that come later are behind it.
+        let before = view.before.lenders.get(number).cloned().unwrap_or_default();
+        Row::new(lender_cells(lender, &before, seconds))
+    });
+    let widths = [Constraint::Fill(2)].into_iter().chain([Constraint::Fill(1); LENDER_HEADS.len() - 1]);
+    let heads = Row::new(LENDER_HEADS).style(Style::new().add_modifier(Modifier::REVERSED));
+    Table::new(rows, widths).header(heads)
+}
+
+/// Returns a lender's row: rates by second, and times of all of its reads.
+fn lender_cells(now: &Lender, before: &Lender, seconds: f64) -> [String; LENDER_HEADS.len()] {
+    let rate = |now: u64, before: u64| (now.saturating_sub(before) as f64 / seconds) as u64;
+    let time = |us: Option<f64>| us.map_or("-".to_owned(), |us| format!("{us:.0}"));
+    let state = match now {
+        Lender { lost: true, .. } => " (lost)",
+        Lender { left: true, .. } => " (left)",
+        _ => "",
+    };
+    [
+        format!("{}{state}", now.name),
+        bytes(now.borrowed_bytes),
+        count(rate(now.pages_in, before.pages_in)),
+        count(rate(now.pages_out, before.pages_out)),
+        bytes(rate(now.bytes_in, before.bytes_in)),
+        bytes(rate(now.bytes_out, before.bytes_out)),
+        time(now.read_median_us),
+        time(now.read_99_us),
+    ]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -247,6 +286,21 @@ mod tests {
             |n| Counters { major_faults: n, fault_seconds: n as f64 / 100.0, ..Counters::default() };
         let cells = cells("0".into(), &counters(50), &counters(10), 2.0, 1);
         assert_eq!((cells[2].as_str(), cells[10].as_str()), ("20", "20.0"));
+    }
+
+    #[test]
+    fn lenders_have_rates_and_times() {
+        let lender = |n| Lender {
+            name: "rack1 on b".to_owned(),
+            borrowed_bytes: 4 << 20,
+            pages_in: n,
+            bytes_out: n << 20,
+            read_median_us: Some(13.2),
+            left: n > 20,
+            ..Lender::default()
+        };
+        let cells = lender_cells(&lender(50), &lender(10), 2.0);
+        assert_eq!(cells, ["rack1 on b (left)", "4M", "20", "0", "0", "20M", "13", "-"]);
     }
 
     #[test]

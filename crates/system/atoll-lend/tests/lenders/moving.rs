@@ -1,24 +1,132 @@
 //! Lenders that want memory back while it is used: pages move elsewhere, and none is lost.
 
-use std::sync::Arc;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use atoll_lend::{Control, Keeper, Lender, Terms};
-use atoll_memory::far::hosts::lenders::LenderState;
+use atoll_lend::{Control, Keeper, Lender, Loss, Terms, Watch};
+use atoll_memory::far::hosts::lenders::{FIRST_LENDERS, LenderSettings, LenderState, MAX_LENDERS};
 use atoll_memory::far::hosts::wire::Status;
 use atoll_memory::far::pressure::machine_memory;
 
 use crate::pages::Pages;
-use crate::raw::{KEY, Raw, lender, session};
+use crate::raw::{KEY, Raw, SOON, lender, session};
 
 const PIECE: u64 = 4 << 20;
 
+/// Hears of lost lenders, and finds one that is started anew where `again` says.
+struct Watcher {
+    losses: Arc<AtomicU64>,
+    again: Arc<Mutex<Option<SocketAddr>>>,
+}
+
+impl Watch for Watcher {
+    fn lost(&self, _: Loss) {
+        self.losses.fetch_add(1, Relaxed);
+    }
+
+    fn find(&self, settings: &LenderSettings) -> Option<(Control, LenderSettings, Duration)> {
+        let address = (*self.again.lock().unwrap())?;
+        let control = Control::open(address, &KEY, SOON).ok()?;
+        let (session, key, piece) = (control.session(), control.key(), control.piece_bytes());
+        let settings = LenderSettings::new(settings.label.text(), address, session, key, piece);
+        Some((control, settings, Duration::from_micros(100)))
+    }
+
+    fn is_back(&self, _: &'static LenderSettings) {}
+}
+
 /// Looks after the lenders as a run's launcher does, and counts those that are lost.
 fn keep(pages: &Pages, controls: Vec<Control>) -> (Keeper, Arc<AtomicU64>) {
-    let losses = Arc::new(AtomicU64::new(0));
-    let count = Arc::clone(&losses);
-    (Keeper::start(pages.lenders, controls, move |_| _ = count.fetch_add(1, Relaxed)).unwrap(), losses)
+    let (keeper, losses, _) = keep_and_find(pages, controls);
+    (keeper, losses)
+}
+
+type Again = Arc<Mutex<Option<SocketAddr>>>;
+
+fn keep_and_find(pages: &Pages, controls: Vec<Control>) -> (Keeper, Arc<AtomicU64>, Again) {
+    let (losses, again) = (Arc::new(AtomicU64::new(0)), Again::default());
+    let watcher = Watcher { losses: Arc::clone(&losses), again: Arc::clone(&again) };
+    (Keeper::start(pages.lenders, controls, watcher).unwrap(), losses, again)
+}
+
+#[track_caller]
+fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
+    let until = Instant::now() + Duration::from_secs(20);
+    while !done() {
+        assert!(Instant::now() < until, "{what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn a_lender_that_left_is_used_again_when_it_is_started_anew() {
+    let first = lender(64 << 20);
+    let (mut pages, controls) = Pages::with(&[&first], 1);
+    pages.store(0..2500, 1).unwrap();
+    let (_keeper, losses, again) = keep_and_find(&pages, controls);
+    first.close();
+    pages.give_back_until(|| first.lent_bytes() == 0);
+    drop(first);
+    assert_eq!(pages.behind().1, 2500);
+    // Its pieces are of another size now.
+    let anew = lender(8 << 30);
+    *again.lock().unwrap() = Some(anew.address());
+    wait_until("the lender is not found again", || pages.lenders.count() == 2);
+    pages.store(0..3000, 2).unwrap();
+    assert_eq!((pages.held(0), pages.held(1)), (0, 3000));
+    assert!(anew.lent_bytes() > 0);
+    assert!(pages.load(0..3000, 2).unwrap());
+    // It can leave again, too.
+    anew.close();
+    pages.give_back_until(|| anew.lent_bytes() == 0);
+    assert!(pages.load(0..3000, 2).unwrap());
+    assert_eq!(losses.load(Relaxed), 0);
+}
+
+#[test]
+fn a_lender_that_was_lost_comes_back_without_what_it_had() {
+    let mut lenders = vec![lender(64 << 20), lender(64 << 20)];
+    let (mut pages, controls) = Pages::with(&[&lenders[0], &lenders[1]], 2);
+    pages.store(0..500, 1).unwrap();
+    let (_keeper, losses, again) = keep_and_find(&pages, controls);
+    drop(lenders.remove(0));
+    wait_until("the lender is not lost", || losses.load(Relaxed) == 1);
+    assert!(pages.load(0..500, 1).unwrap());
+    let anew = lender(64 << 20);
+    *again.lock().unwrap() = Some(anew.address());
+    wait_until("the lender is not found again", || pages.lenders.count() == 3);
+    // What was there is read from the other copy, and gets its second one when it is written.
+    assert!(pages.load(0..500, 1).unwrap());
+    pages.store(0..200, 2).unwrap();
+    assert_eq!((pages.held(1), pages.held(2)), (500, 200));
+    drop(lenders);
+    wait_until("the lender is not lost", || losses.load(Relaxed) == 2);
+    assert!(pages.load(0..200, 2).unwrap() && pages.load(300..310, 1).is_err());
+}
+
+/// Each time that a lender comes back takes a number, and there are not many.
+#[test]
+fn a_lender_that_comes_back_again_and_again_is_left_alone_at_last() {
+    let first: Vec<Lender> = (0..FIRST_LENDERS).map(|_| lender(64 << 20)).collect();
+    let (mut pages, controls) = Pages::with(&first.iter().collect::<Vec<_>>(), 1);
+    let (_keeper, losses, again) = keep_and_find(&pages, controls);
+    let anew = lender(64 << 20);
+    *again.lock().unwrap() = Some(anew.address());
+    drop(first);
+    wait_until("the lenders are not found again", || pages.lenders.count() == MAX_LENDERS);
+    pages.store(0..100, 1).unwrap();
+    assert_eq!((FIRST_LENDERS..MAX_LENDERS).map(|lender| pages.held(lender)).sum::<u64>(), 100);
+    let lost = losses.load(Relaxed);
+    drop(anew);
+    wait_until("the lender is not lost", || losses.load(Relaxed) == lost + FIRST_LENDERS as u64);
+    let last = lender(64 << 20);
+    *again.lock().unwrap() = Some(last.address());
+    std::thread::sleep(Duration::from_millis(1500));
+    assert_eq!((pages.lenders.count(), last.sessions().0), (MAX_LENDERS, 0));
+    pages.store(0..100, 2).unwrap();
+    assert!(pages.load(0..100, 2).unwrap());
 }
 
 fn moved(pages: &Pages, lender: usize) -> (u64, u64) {

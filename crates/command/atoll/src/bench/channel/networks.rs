@@ -42,6 +42,7 @@ impl Network {
             Network::Shm => "shared memory",
             Network::Ucx(Over::Memory) => "UCX over shared memory",
             Network::Ucx(Over::Tcp) => "UCX over TCP, loopback",
+            Network::Ucx(Over::Link(_)) => "UCX over TCP, a link",
         }
     }
 }

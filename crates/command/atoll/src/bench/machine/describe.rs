@@ -6,7 +6,7 @@ use std::convert::Infallible;
 use std::fmt::Write;
 
 use super::super::statistics::{ROUNDS, median, middle};
-use super::super::{BenchError, pin};
+use super::super::{BenchError, far, pin};
 use super::faults::Ground;
 use super::{Number, clock, copy, interrupts, tlbs, walks};
 use crate::machine::{machine, usable_cpu_numbers};
@@ -17,7 +17,7 @@ fn sure(once: impl Fn() -> f64) -> f64 {
 }
 
 /// Measures, and writes the description down.
-pub(super) fn describe() -> Result<String, BenchError> {
+pub(super) fn describe(lender: Option<&str>) -> Result<String, BenchError> {
     let cpus = usable_cpu_numbers().unwrap_or_default();
     let here = cpus.first().copied().unwrap_or(0);
     pin::pin(here);
@@ -111,8 +111,16 @@ pub(super) fn describe() -> Result<String, BenchError> {
         "\n[node.scan]\nperiod_ms = {{ value = 10, source = \"atoll's pager\" }}\n\
          accessed_bit = {{ value = false, source = \"user space sees no accessed bit\" }}"
     );
+    match lender {
+        None => memory_as_far(&mut text, bandwidth, cpus.len()),
+        Some(name) => lender_as_far(&mut text, name)?,
+    }
+    Ok(text)
+}
+
+fn memory_as_far(text: &mut String, bandwidth: f64, cpus: usize) {
     section(
-        &mut text,
+        text,
         "[node.far]",
         &[
             (
@@ -120,11 +128,32 @@ pub(super) fn describe() -> Result<String, BenchError> {
                 Number::measured((bandwidth * 10.0).round() / 10.0, "copies of random pages of 256M"),
             ),
             ("latency_ns", Number::assumed(0.0, "far memory is memory")),
-            ("channels", Number::assumed(cpus.len() as f64, "every CPU copies")),
+            ("channels", Number::assumed(cpus as f64, "every CPU copies")),
         ],
     );
     let _ = writeln!(text, "duplex = {{ value = false, source = \"assumed\" }}");
-    Ok(text)
+}
+
+fn lender_as_far(text: &mut String, name: &str) -> Result<(), BenchError> {
+    let (page_us, rate) = far::lender(name)?;
+    let latency = (page_us * 1e3 - 4096.0 / rate).max(0.0).round();
+    section(
+        text,
+        "[node.far]",
+        &[
+            (
+                "gb_per_s",
+                Number::measured((rate * 100.0).round() / 100.0, "pages of the lender, 64 at a time"),
+            ),
+            (
+                "latency_ns",
+                Number::measured(latency, "a page of the lender, less its bytes at that bandwidth"),
+            ),
+            ("channels", Number::assumed(1.0, "one link leads to the lender")),
+        ],
+    );
+    let _ = writeln!(text, "duplex = {{ value = true, source = \"assumed: as networks are\" }}");
+    Ok(())
 }
 
 fn head(cpus: usize) -> String {

@@ -34,7 +34,7 @@ impl Number {
 }
 
 /// Measures this machine, and writes its description to `output`.
-pub(super) fn bench(output: Option<&Path>) -> Result<(), BenchError> {
+pub(super) fn bench(output: Option<&Path>, lender: Option<&str>) -> Result<(), BenchError> {
     let write = |path: &Path, text: &str| {
         std::fs::write(path, text).map_err(|e| BenchError::Write(path.display().to_string(), e))
     };
@@ -42,7 +42,7 @@ pub(super) fn bench(output: Option<&Path>) -> Result<(), BenchError> {
         // An error should not come only after the measurement.
         write(path, "")?;
     }
-    let text = describe::describe()?;
+    let text = describe::describe(lender)?;
     // The file is written only if the description can be read back.
     let machine = Machine::read("the measured machine", &text)?;
     println!("{}: {}\n", machine.name, machine.about);

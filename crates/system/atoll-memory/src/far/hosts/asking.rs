@@ -28,6 +28,10 @@ pub(super) struct Round {
     pub(super) due: [u8; BATCH],
     /// What was written of each page: a bit for each copy. Of a page that is read: the copies that are damaged.
     pub(super) done: [u8; BATCH],
+    /// The checksum of each page of the round as it came.
+    pub(super) came: [u64; BATCH],
+    /// The page of the round that each buffer behind the first one is of.
+    order: [u8; BATCH],
     entries: [u8; MOST_ENTRIES * Entry::BYTES],
     /// The request's own bytes, and the pages.
     buffers: [iovec; BATCH + 1],
@@ -80,7 +84,7 @@ impl HostsStore {
                 *entries += Entry::BYTES;
             }
         };
-        for ((t, copies), due) in pages.iter().zip(&round.copies).zip(&round.due) {
+        for (at, ((t, copies), due)) in pages.iter().zip(&round.copies).zip(&round.due).enumerate() {
             for (copy, bit) in copies.iter().zip([1, 2]) {
                 if due & bit == 0 || copy.lender() != Some(lender) {
                     continue;
@@ -99,6 +103,7 @@ impl HostsStore {
                         run = Some((Entry { handle, offset: number * size, length: size }, place));
                     }
                 }
+                set(&mut round.order, buffers - 1, at as u8);
                 if let Some(buffer) = round.buffers.get_mut(buffers) {
                     *buffer = iovec { iov_base: t.memory.cast(), iov_len: self.page_size };
                     buffers += 1;
@@ -148,9 +153,20 @@ impl HostsStore {
         let (_, buffers) = self.plan(round, pages, lender);
         let count = buffers as u64 - 1;
         let read = if verb == Verb::Read { 1..buffers } else { 1..1 };
-        let buffers = round.buffers.get_mut(read).unwrap_or_default();
+        let Round { buffers, order, came, .. } = round;
+        let buffers = buffers.get_mut(read).unwrap_or_default();
+        // While the next pages are on their way: what has just been copied is in the processor's cache.
+        let mut summed = 0;
+        let mut sum = |full: usize| {
+            for at in order.get(summed..full).unwrap_or_default() {
+                if let Some(t) = pages.get(usize::from(*at)) {
+                    set(came, (*at).into(), self.checksum(t.memory));
+                }
+            }
+            summed = full;
+        };
         // SAFETY: pages, valid for writes by the contract of `load`.
-        unsafe { connection.receive(to, buffers) }?;
+        unsafe { connection.receive(to, buffers, &mut sum) }?;
         let (pages, bytes) = match verb {
             Verb::Read => (&to.figures.pages_in, &to.figures.bytes_in),
             _ => (&to.figures.pages_out, &to.figures.bytes_out),
@@ -160,7 +176,7 @@ impl HostsStore {
         Ok(())
     }
 
-    /// Asks all lenders for what is due on them, and waits for all. The connections of those that had trouble are closed: replies
+    /// Asks all lenders for what is due on them, waits for all, and says what went wrong. The connections of those that had trouble are closed: replies
     /// that were not read whole would be taken for others.
     pub(super) fn ask(
         &self,
@@ -168,7 +184,7 @@ impl HostsStore {
         round: &mut Round,
         pages: &[Transfer],
         verb: Verb,
-    ) -> Result<(), Troubles> {
+    ) -> Troubles {
         let mut troubles = Troubles { each: [None; MAX_LENDERS] };
         let began = connection::now();
         let mut sent = [false; MAX_LENDERS];
@@ -197,7 +213,7 @@ impl HostsStore {
                 connection.close();
             }
         }
-        if troubles.each == [None; MAX_LENDERS] { Ok(()) } else { Err(troubles) }
+        troubles
     }
 
     /// Decides about lenders that had trouble: one whose connection broke is asked once more, over a new one. Others are lost:

@@ -126,11 +126,17 @@ impl Connection {
     }
 
     /// Receives the reply to the last request, and its data, which must be as long as `buffers`, into them. Their fields are
-    /// changed. A reply that refuses has no data. Returns the reply's detail.
+    /// changed. `full` hears how many of them are full whenever some are. A reply that refuses has no data. Returns the reply's
+    /// detail.
     ///
     /// # Safety
     /// The buffers are valid for writes.
-    pub(super) unsafe fn receive(&mut self, to: To<'_>, buffers: &mut [iovec]) -> Result<u64, LenderTrouble> {
+    pub(super) unsafe fn receive(
+        &mut self,
+        to: To<'_>,
+        buffers: &mut [iovec],
+        full: &mut dyn FnMut(usize),
+    ) -> Result<u64, LenderTrouble> {
         let Some(socket) = &self.socket else { return Err(LenderTrouble::Lost) };
         let mut head = [0; Reply::BYTES];
         receive_bytes(socket.as_fd(), to, &mut head, u64::MAX)?;
@@ -148,7 +154,7 @@ impl Connection {
             return Err(LenderTrouble::Nonsense);
         }
         // SAFETY: the caller's promise.
-        unsafe { receive_all(socket.as_fd(), to, buffers, u64::MAX)? };
+        unsafe { receive_all(socket.as_fd(), to, buffers, u64::MAX, full)? };
         Ok(reply.detail)
     }
 }
@@ -217,8 +223,9 @@ unsafe fn receive_all(
     to: To<'_>,
     mut buffers: &mut [iovec],
     deadline: u64,
+    full: &mut dyn FnMut(usize),
 ) -> Result<(), LenderTrouble> {
-    let mut spin_until = 0;
+    let (all, mut spin_until) = (buffers.len(), 0);
     while !buffers.is_empty() {
         // SAFETY: IoSliceMut is an iovec by its documentation; the memory is valid by the caller's promise.
         let slices = unsafe {
@@ -228,6 +235,7 @@ unsafe fn receive_all(
             Ok(0) => return Err(LenderTrouble::Gone(0)),
             Ok(moved) => {
                 buffers = advance(buffers, moved);
+                full(all - buffers.len());
                 spin_until = 0;
             }
             Err(Errno::AGAIN) => {
@@ -262,7 +270,7 @@ fn receive_bytes(
 ) -> Result<(), LenderTrouble> {
     let mut buffers = [iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() }];
     // SAFETY: the buffer is the slice.
-    unsafe { receive_all(socket, to, &mut buffers, deadline) }
+    unsafe { receive_all(socket, to, &mut buffers, deadline, &mut |_| {}) }
 }
 
 /// Makes a connection for pages of the run's session.

@@ -67,8 +67,7 @@ impl HostsStore {
         }
         let mut tries = [0; MAX_LENDERS];
         while round.due != [0; BATCH] {
-            let troubles =
-                self.ask(&mut lane.connections, round, pages, Verb::Read).err().unwrap_or_default();
+            let troubles = self.ask(&mut lane.connections, round, pages, Verb::Read);
             let (mut failed, mut excused) = ([None; BATCH], [false; MAX_LENDERS]);
             for (at, t) in pages.iter().enumerate() {
                 let (Some(due), Some(copies), Some(sum)) =
@@ -82,7 +81,7 @@ impl HostsStore {
                     continue;
                 };
                 let why = match troubles.of(lender) {
-                    None if self.checksum(t.memory) == *sum => {
+                    None if round.came.get(at) == Some(sum) => {
                         *due = 0;
                         continue;
                     }

@@ -34,15 +34,15 @@ impl Spot {
     pub(super) const NONE: Spot = Spot(0);
 
     pub(super) fn new(lender: usize, place: u32) -> Spot {
-        Spot(1 << 31 | (lender as u32 & 7) << 28 | place & 0x0fff_ffff)
+        Spot(1 << 31 | (lender as u32 & 15) << 27 | place & 0x07ff_ffff)
     }
 
     pub(super) fn lender(self) -> Option<usize> {
-        (self.0 != 0).then_some((self.0 >> 28 & 7) as usize)
+        (self.0 != 0).then_some((self.0 >> 27 & 15) as usize)
     }
 
     pub(super) fn place(self) -> u32 {
-        self.0 & 0x0fff_ffff
+        self.0 & 0x07ff_ffff
     }
 }
 

@@ -151,8 +151,7 @@ impl HostsStore {
     ) -> Result<(), FarError> {
         let (mut tries, mut result) = ([0; MAX_LENDERS], Ok(()));
         while round.due != [0; BATCH] {
-            let troubles =
-                self.ask(&mut lane.connections, round, pages, Verb::Write).err().unwrap_or_default();
+            let troubles = self.ask(&mut lane.connections, round, pages, Verb::Write);
             self.judge(&troubles, [false; MAX_LENDERS], &mut tries);
             for at in (0..pages.len()).filter(|at| writing.get(*at) == Some(&true)) {
                 let (Some(due), Some(done), Some(copies)) =

@@ -3,14 +3,17 @@
 //! The launcher writes the settings before the program starts, and keeps the states while it runs (the crate `atoll-lend`); the
 //! program's workers count what they move. All of it lies in the control block.
 //!
-//! Fault path: no allocation, no lock the program could hold, no arena access, no panic.
+//! Fault path: no allocation, no lock the program could hold, no arena access, no panic. (`Lenders::add` is the launcher's.)
 
+use std::cell::UnsafeCell;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 
-/// Lenders of a run at most.
-pub const MAX_LENDERS: usize = 8;
+/// Lenders of a run at its start at most.
+pub const FIRST_LENDERS: usize = 8;
+/// Lenders of a run at most, with those that come back: each counts anew, as nothing of what it had is there any more.
+pub const MAX_LENDERS: usize = 16;
 
 /// A short text for messages, cut where it is too long.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -102,7 +105,7 @@ impl LenderSettings {
     }
 }
 
-/// The lenders of a run, the nearest first.
+/// The lenders of a run at its start, the nearest first.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct LendersSettings {
@@ -111,17 +114,51 @@ pub struct LendersSettings {
     /// On how many of them each page lies: 1 or 2.
     pub copies: u32,
     /// They themselves.
-    pub each: [LenderSettings; MAX_LENDERS],
+    pub each: [LenderSettings; FIRST_LENDERS],
 }
 
 impl LendersSettings {
     /// No lenders.
     pub const NONE: LendersSettings =
-        LendersSettings { count: 0, copies: 1, each: [LenderSettings::NONE; MAX_LENDERS] };
+        LendersSettings { count: 0, copies: 1, each: [LenderSettings::NONE; FIRST_LENDERS] };
 
     /// Those that there are.
     pub fn all(&self) -> &[LenderSettings] {
         self.each.get(..self.count as usize).unwrap_or(&self.each)
+    }
+}
+
+/// Lenders that came while the run went on. All zeros: none.
+#[repr(C)]
+pub struct LateLenders {
+    count: AtomicU32,
+    each: UnsafeCell<[LenderSettings; MAX_LENDERS]>,
+}
+
+// SAFETY: a place is written once, by the launcher, before it is counted, and read only after that.
+unsafe impl Sync for LateLenders {}
+
+impl fmt::Debug for LateLenders {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_list().entries(self.all()).finish()
+    }
+}
+
+impl LateLenders {
+    fn count(&self) -> usize {
+        // Pairs with the Release in `add`.
+        self.count.load(Acquire) as usize
+    }
+
+    /// Those that there are.
+    pub fn all(&self) -> impl Iterator<Item = &LenderSettings> {
+        (0..self.count()).filter_map(|at| self.get(at))
+    }
+
+    fn get(&self, at: usize) -> Option<&LenderSettings> {
+        // SAFETY: counted, so it is written and stays as it is; other places may be written meanwhile, so no reference to all is made.
+        (at < self.count().min(MAX_LENDERS))
+            .then(|| unsafe { &*self.each.get().cast::<LenderSettings>().add(at) })
     }
 }
 
@@ -248,8 +285,10 @@ pub struct BehindFigures {
 pub struct Lenders {
     /// The file behind them.
     pub behind: &'static BehindFigures,
-    /// Who they are.
+    /// Who they are that were there at the start.
     pub settings: &'static LendersSettings,
+    /// Who they are that came later.
+    pub late: &'static LateLenders,
     /// How they do.
     pub figures: &'static [LenderFigures; MAX_LENDERS],
 }
@@ -258,6 +297,7 @@ pub struct Lenders {
 #[repr(C)]
 struct Alone {
     settings: LendersSettings,
+    late: LateLenders,
     figures: [LenderFigures; MAX_LENDERS],
     behind: BehindFigures,
 }
@@ -275,13 +315,50 @@ impl Lenders {
         // before they are written.
         unsafe {
             (&raw mut (*at).settings).write(settings);
-            Ok(Lenders { settings: &(*at).settings, figures: &(*at).figures, behind: &(*at).behind })
+            Ok(Lenders {
+                settings: &(*at).settings,
+                late: &(*at).late,
+                figures: &(*at).figures,
+                behind: &(*at).behind,
+            })
         }
     }
 
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.settings.all().len() + self.late.count()
+    }
+
+    /// The lender with this number.
+    pub fn get(&self, number: usize) -> Option<(&'static LenderSettings, &'static LenderFigures)> {
+        let first = self.settings.all();
+        let settings = first.get(number).or_else(|| self.late.get(number.checked_sub(first.len())?));
+        settings.zip(self.figures.get(number))
+    }
+
     /// Those that there are, with their figures.
-    pub fn all(&self) -> impl Iterator<Item = (&'static LenderSettings, &'static LenderFigures)> + use<> {
-        self.settings.all().iter().zip(self.figures)
+    pub fn all(self) -> impl Iterator<Item = (&'static LenderSettings, &'static LenderFigures)> {
+        (0..self.count()).filter_map(move |number| self.get(number))
+    }
+
+    /// Adds a lender while the run goes on, with its round trip in nanoseconds; `None` where there are too many already. Only the
+    /// launcher may call this.
+    pub fn add(
+        &self,
+        settings: LenderSettings,
+        round_trip_ns: u64,
+    ) -> Option<(&'static LenderSettings, &'static LenderFigures)> {
+        // Several of the launcher's threads may find a lender at once.
+        static ADDING: std::sync::Mutex<()> = std::sync::Mutex::new(());
+        let _adding = ADDING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let (at, number) = (self.late.count(), self.count());
+        let figures = self.figures.get(number)?;
+        figures.free_bytes.store(u64::MAX, Relaxed);
+        figures.round_trip_ns.store(round_trip_ns, Relaxed);
+        // SAFETY: a place of the array, as there are no more of these than of figures, which nobody reads before it is counted.
+        unsafe { self.late.each.get().cast::<LenderSettings>().add(at).write(settings) };
+        self.late.count.store(at as u32 + 1, Release);
+        self.get(number)
     }
 }
 

@@ -62,6 +62,7 @@ impl Connections {
 /// Far memory in other hosts; see the module.
 pub struct HostsStore {
     lenders: Lenders,
+    /// One for each lender that there is or may come.
     rooms: Vec<Room>,
     held: Held,
     /// Takes the pages that no lender has room for; none where no file can be made.
@@ -104,16 +105,16 @@ impl HostsStore {
                 "no lender is known to this run: start one on another host with `atoll lend SIZE`, or name hosts with --hosts-far",
             ));
         };
-        let room = |(lender, _): (&lenders::LenderSettings, _)| {
-            let per_piece = lender.piece_bytes / config.page_size as u64;
-            if per_piece == 0 {
-                return Err(FarError::Unavailable(
+        let room = |number| match lenders.get(number) {
+            None => Room::later(),
+            Some((lender, _)) => match lender.piece_bytes / config.page_size as u64 {
+                0 => Err(FarError::Unavailable(
                     "a lender lends smaller pieces than a page: use a smaller --page",
-                ));
-            }
-            Room::new(per_piece)
+                )),
+                per_piece => Room::new(per_piece),
+            },
         };
-        let rooms = lenders.all().map(room).collect::<Result<Vec<_>, _>>()?;
+        let rooms = (0..MAX_LENDERS).map(room).collect::<Result<Vec<_>, _>>()?;
         let batch = BATCH.min((MOST_BYTES as usize / config.page_size).max(1));
         // The limit is for all pages, and looked at before one goes to the file.
         let of_file = FarConfig { limit_bytes: None, ..*config };
@@ -135,8 +136,8 @@ impl HostsStore {
     }
 
     fn to(&self, lender: usize) -> Option<To<'static>> {
-        let (settings, figures) = (self.lenders.settings, self.lenders.figures);
-        Some(To { settings: settings.all().get(lender)?, figures: figures.get(lender)? })
+        let (settings, figures) = self.lenders.get(lender)?;
+        Some(To { settings, figures })
     }
 
     fn state(&self, lender: usize) -> LenderState {
@@ -187,6 +188,16 @@ impl HostsStore {
         held * self.page_size as u64 + file
     }
 
+    /// The room of a lender, which begins when a lender that came later is first used.
+    fn room(&self, lender: usize) -> Option<&Room> {
+        let room = self.rooms.get(lender)?;
+        if !room.has_begun() {
+            // The same number for every worker.
+            room.begin(self.to(lender)?.settings.piece_bytes / self.page_size as u64);
+        }
+        Some(room)
+    }
+
     /// How many lenders are as near as the nearest, by the last round trips.
     fn equally_near(&self) -> usize {
         let trip = |figures: &lenders::LenderFigures| figures.round_trip_ns.load(Relaxed);
@@ -200,9 +211,9 @@ impl HostsStore {
     fn take_of(&self, connections: &mut Connections, state: LenderState, not: Spot) -> Option<Spot> {
         let near = self.equally_near();
         let turn = connections.turn as usize;
-        for (number, _) in self.rooms.iter().enumerate() {
+        for number in 0..self.lenders.count() {
             let lender = if number < near { (number + turn) % near } else { number };
-            let room = self.rooms.get(lender)?;
+            let room = self.room(lender)?;
             if self.state(lender) != state || not.lender() == Some(lender) {
                 continue;
             }
@@ -245,7 +256,7 @@ impl HostsStore {
             // SAFETY: the first buffer is the connection's to fill, the second is the array above.
             unsafe {
                 connection.send(to, (Verb::Borrow, 0), &[], &mut head)?;
-                connection.receive(to, &mut data)
+                connection.receive(to, &mut data, &mut |_| {})
             }
         });
         match asked {

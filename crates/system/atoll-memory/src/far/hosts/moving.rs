@@ -38,7 +38,7 @@ impl HostsStore {
             if let Some(keep) = figures.keep_bytes() {
                 let over = figures.borrowed_bytes.load(Relaxed).saturating_sub(keep);
                 // Without another place only memory without pages can go back.
-                let quarters = if self.behind.is_some() || self.rooms.len() > 1 { 4 } else { 0 };
+                let quarters = if self.behind.is_some() || self.lenders.count() > 1 { 4 } else { 0 };
                 room.close(over.div_ceil(settings.piece_bytes), quarters);
             }
             any |= room.closing() > 0;
@@ -97,7 +97,7 @@ impl HostsStore {
         let given = unsafe {
             connection
                 .send(to, (Verb::GiveBack, 0), &entry, &mut head)
-                .and_then(|()| connection.receive(to, &mut []))
+                .and_then(|()| connection.receive(to, &mut [], &mut |_| {}))
         };
         if given.is_err() {
             connection.close();

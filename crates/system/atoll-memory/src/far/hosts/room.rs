@@ -17,7 +17,7 @@ use crate::far::shared::{Mapping, SharedWord};
 /// Pieces that a run borrows of one lender at most.
 const MOST_PIECES: u64 = 4096;
 /// Places of one lender at most: their numbers have to fit a page's entry.
-const MOST_PLACES: u64 = 1 << 28;
+const MOST_PLACES: u64 = 1 << 27;
 
 /// How often a worker yields while another one asks for a piece, before it sleeps.
 const YIELDS: u32 = 1000;
@@ -35,6 +35,8 @@ struct Head {
     closed: AtomicU32,
     /// Pieces that were given back and not yet replaced.
     returned: AtomicU32,
+    /// Places of a piece, a multiple of 64 or a part of it; 0 before the lender is known.
+    per_piece: AtomicU64,
 }
 
 /// One piece's capability.
@@ -67,9 +69,6 @@ pub(super) struct Room {
     heads: Mapping,
     /// A bit for each place: whether it is taken.
     bits: Mapping,
-    /// Places of a piece, a multiple of 64 or a part of it.
-    per_piece: u64,
-    most_pieces: u64,
 }
 
 /// What came of asking for a place.
@@ -83,14 +82,42 @@ pub(super) enum Taken {
 impl Room {
     /// No memory yet, of pieces with `per_piece` places each.
     pub(super) fn new(per_piece: u64) -> Result<Room, FarError> {
-        let most_pieces = MOST_PIECES.min(MOST_PLACES / per_piece.max(1));
-        let pieces = most_pieces as usize * size_of::<Piece>();
+        let room = Room::of_places(MOST_PIECES.min(MOST_PLACES / per_piece.max(1)) * per_piece)?;
+        room.begin(per_piece);
+        Ok(room)
+    }
+
+    /// No memory yet, of a lender that comes later.
+    pub(super) fn later() -> Result<Room, FarError> {
+        Room::of_places(MOST_PLACES)
+    }
+
+    /// Only what is used of this takes memory.
+    fn of_places(places: u64) -> Result<Room, FarError> {
+        let pieces = MOST_PIECES as usize * size_of::<Piece>();
         Ok(Room {
             heads: Mapping::new((size_of::<Head>() + pieces) as u64, c"atoll borrowed pieces", false)?,
-            bits: Mapping::new((most_pieces * per_piece).div_ceil(64) * 8, c"atoll borrowed places", false)?,
-            per_piece,
-            most_pieces,
+            bits: Mapping::new(places.div_ceil(64) * 8, c"atoll borrowed places", false)?,
         })
+    }
+
+    /// The lender is known: its pieces have so many places.
+    pub(super) fn begin(&self, per_piece: u64) {
+        self.head().per_piece.store(per_piece, Release);
+    }
+
+    /// Whether the lender is known.
+    pub(super) fn has_begun(&self) -> bool {
+        self.head().per_piece.load(Relaxed) > 0
+    }
+
+    /// Places of a piece, at least one.
+    fn per_piece(&self) -> u64 {
+        self.head().per_piece.load(Acquire).max(1)
+    }
+
+    fn most_pieces(&self) -> u64 {
+        MOST_PIECES.min(MOST_PLACES / self.per_piece())
     }
 
     fn head(&self) -> &Head {
@@ -98,7 +125,7 @@ impl Room {
     }
 
     fn piece(&self, piece: u64) -> &Piece {
-        self.heads.get(size_of::<Head>() + piece.min(self.most_pieces - 1) as usize * size_of::<Piece>())
+        self.heads.get(size_of::<Head>() + piece.min(MOST_PIECES - 1) as usize * size_of::<Piece>())
     }
 
     fn word(&self, word: u64) -> &AtomicU64 {
@@ -112,12 +139,12 @@ impl Room {
 
     /// Whether one more piece can be added.
     pub(super) fn has_room_for_a_piece(&self) -> bool {
-        self.pieces() < self.most_pieces || self.head().returned.load(Relaxed) > 0
+        self.pieces() < self.most_pieces() || self.head().returned.load(Relaxed) > 0
     }
 
     /// Takes a free place, the next one behind `hint` if it is free, which then is the place taken.
     pub(super) fn take(&self, hint: &mut u32) -> Taken {
-        let places = self.pieces() * self.per_piece;
+        let places = self.pieces() * self.per_piece();
         // The place is counted first: so many are free that every counter finds one.
         if self.head().used.fetch_add(1, AcqRel) >= places {
             self.head().used.fetch_sub(1, AcqRel);
@@ -144,9 +171,9 @@ impl Room {
                 continue;
             }
             let mask = free & free.wrapping_neg();
-            let piece = (word * 64 + u64::from(mask.trailing_zeros())) / self.per_piece;
+            let piece = (word * 64 + u64::from(mask.trailing_zeros())) / self.per_piece();
             if self.piece(piece).state.load(Relaxed) != OPEN {
-                let next = (piece + 1) * self.per_piece % places;
+                let next = (piece + 1) * self.per_piece() % places;
                 rounds += u32::from(next <= place);
                 place = next;
                 continue;
@@ -162,7 +189,7 @@ impl Room {
     /// Frees a place.
     pub(super) fn free(&self, place: u32) {
         let (word, mask) = (u64::from(place) / 64, 1_u64 << (place % 64));
-        if u64::from(place) < self.pieces() * self.per_piece
+        if u64::from(place) < self.pieces() * self.per_piece()
             && self.word(word).fetch_and(!mask, AcqRel) & mask != 0
         {
             self.head().used.fetch_sub(1, AcqRel);
@@ -171,7 +198,7 @@ impl Room {
 
     /// The capability of a place's piece, and the number of the place in it.
     pub(super) fn locate(&self, place: u32) -> (Handle, u64) {
-        let piece = self.piece(u64::from(place) / self.per_piece);
+        let piece = self.piece(u64::from(place) / self.per_piece());
         let both = piece.node_and_slot.load(Relaxed);
         let handle = Handle {
             node: (both >> 32) as u32,
@@ -179,7 +206,7 @@ impl Room {
             generation: piece.generation.load(Relaxed) as u32,
             check: piece.check.load(Relaxed),
         };
-        (handle, u64::from(place) % self.per_piece)
+        (handle, u64::from(place) % self.per_piece())
     }
 
     fn state(&self, piece: u64) -> u32 {
@@ -189,7 +216,7 @@ impl Room {
 
     /// Calls `see` with the words that have the bits of a piece, and a mask of these bits.
     fn words_of(&self, piece: u64, mut see: impl FnMut(&AtomicU64, u64)) {
-        let (mut at, end) = (piece * self.per_piece, (piece + 1) * self.per_piece);
+        let (mut at, end) = (piece * self.per_piece(), (piece + 1) * self.per_piece());
         while at < end {
             let (word, bit) = (at / 64, at % 64);
             let bits = (end - at).min(64 - bit);
@@ -207,7 +234,7 @@ impl Room {
 
     /// Whether a place lies in a piece that was closed.
     pub(super) fn is_closed(&self, place: u32) -> bool {
-        self.head().closed.load(Relaxed) > 0 && self.state(u64::from(place) / self.per_piece) != OPEN
+        self.head().closed.load(Relaxed) > 0 && self.state(u64::from(place) / self.per_piece()) != OPEN
     }
 
     /// Pieces that the lender is to have back, and has not.
@@ -224,7 +251,7 @@ impl Room {
                 if self.closing() >= count {
                     return;
                 }
-                if self.state(piece) == OPEN && self.taken_of(piece) * 4 <= self.per_piece * quarter {
+                if self.state(piece) == OPEN && self.taken_of(piece) * 4 <= self.per_piece() * quarter {
                     self.piece(piece).state.store(CLOSED, Release);
                     self.head().closed.fetch_add(1, Relaxed);
                 }
@@ -247,8 +274,8 @@ impl Room {
                 self.head().used.fetch_sub(count - u64::from(got), AcqRel);
                 piece.kept.fetch_add(got, Relaxed);
             });
-            if u64::from(piece.kept.load(Relaxed)) == self.per_piece {
-                empty(self.locate((number * self.per_piece) as u32).0);
+            if u64::from(piece.kept.load(Relaxed)) == self.per_piece() {
+                empty(self.locate((number * self.per_piece()) as u32).0);
                 piece.state.store(RETURNED, Release);
                 self.head().returned.fetch_add(1, Release);
             }
@@ -257,7 +284,7 @@ impl Room {
 
     /// Whether two places lie one behind the other in one piece.
     pub(super) fn are_neighbours(&self, first: u32, second: u32) -> bool {
-        first.checked_add(1) == Some(second) && u64::from(second) % self.per_piece != 0
+        first.checked_add(1) == Some(second) && u64::from(second) % self.per_piece() != 0
     }
 
     /// Runs `ask` if no other worker is asking for a piece, which gets the lender to give one, and adds the piece. Otherwise waits
@@ -301,7 +328,7 @@ impl Room {
                     head.returned.fetch_sub(1, Relaxed);
                     head.closed.fetch_sub(1, Relaxed);
                     self.words_of(number, |word, mask| _ = word.fetch_and(!mask, AcqRel));
-                    head.used.fetch_sub(self.per_piece, AcqRel);
+                    head.used.fetch_sub(self.per_piece(), AcqRel);
                 }
             }
         }
