@@ -89,6 +89,11 @@ fn later_programs_of_a_script_were_not_managed() {
         Atoll::new("sh").arg(&script).with("--near 8M --workers 2 --require").run().exits(0).like(&alone);
     assert_eq!(run.figure("later_programs"), 2, "{}", run.told());
     assert!(run.left.is_empty(), "{}", run.told());
+    // The same where one runs beside another.
+    let script = format!("{0} S > /dev/null & {0} S | tail -1; wait", cg.display());
+    let beside = native("sh").arg("-c").arg(&script);
+    let run = Atoll::new("sh").arg("-c").arg(&script).with("--near 8M --workers 2 --require").run();
+    assert_eq!(run.exits(0).like(&beside.run()).figure("later_programs"), 1);
 }
 
 /// A later program went on where its run was killed.

@@ -268,7 +268,7 @@ pub(crate) struct RunArgs {
     /// End with an error (exit status 70) if the program cannot be managed, so that --near would have no effect
     ///
     /// The error comes before the start if that is known then, else as soon as it is known, at the latest at the end in place
-    /// of exit status 0. A second OpenMP program that starts while the first one runs, and would run without the limit, is not started.
+    /// of exit status 0. On several nodes a second OpenMP program of the run, which would run without the limit, is not started.
     #[arg(long)]
     pub(crate) require: bool,
 

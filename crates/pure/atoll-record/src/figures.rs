@@ -36,7 +36,7 @@ pub struct Figures {
     /// The number of pages by the number of workers that mapped them (the paper's Figure 6): element 0 is for one worker. Zeros
     /// behind the last count met are left out.
     pub pages_by_core_map_count: Vec<u64>,
-    /// The number of programs with OpenMP that the run started after this one had ended; each was managed by a launcher of its own.
+    /// The number of programs with OpenMP that the run started after this one; each was managed by a launcher of its own.
     pub later_programs: u32,
     /// The kernel's own count of TLB shootdowns on all CPUs during the run, including those of other programs.
     pub kernel_tlb_shootdowns: Option<u64>,

@@ -314,9 +314,7 @@ pub struct Control {
     pub settings: Settings,
     /// Set by the runtime once it manages a program: that program's process id.
     pub program: AtomicI32,
-    /// The later program of the run that was the last to begin under a launcher of its own: its process id.
-    pub later: AtomicI32,
-    /// How many there were.
+    /// How many later programs of the run began under a launcher of their own.
     pub later_programs: AtomicU32,
     /// Set by the launcher when it is about to end in good order.
     pub over: AtomicU32,

@@ -55,8 +55,11 @@ fn write_text(out: &mut String, f: &Figures) -> std::fmt::Result {
     }
     write_counts(out, &f.pages_by_core_map_count)?;
     if f.later_programs > 0 {
-        let programs = many(f.later_programs.into(), "later program");
-        writeln!(out, "  {programs} of the run had the same limit, each in its turn, and no summary")?;
+        writeln!(
+            out,
+            "  later programs of the run, each with the same limit and without a summary: {}",
+            f.later_programs
+        )?;
     }
     if let Some(n) = f.kernel_tlb_shootdowns {
         writeln!(out, "  TLB shootdowns counted by the kernel, all programs: {}", count(n))?;

@@ -1,8 +1,7 @@
-//! Later programs of a run: a script or a driver starts several programs with OpenMP, one after the other, and each is to be managed.
+//! Later programs of a run: a script or a driver starts several programs with OpenMP, and each is to be managed.
 //!
-//! Called by `constructor` where the run's control block belongs to a program that has ended. The process begins anew under a launcher of
-//! its own, with the flags of the first one, and keeps its process id. While the first program is still alive a second one would have near
-//! memory for itself beside it; that one is left alone.
+//! Called by `constructor` where the run's control block belongs to another program. The process begins anew under a launcher of its own,
+//! with the flags of the first one, and keeps its process id. Each program has the whole limit: left alone, it would have none.
 
 use std::ffi::{CString, c_char};
 use std::os::unix::ffi::OsStringExt;
@@ -18,8 +17,7 @@ const OF_THE_FIRST: [&[u8]; 2] = [b"--record", b"--summary"];
 /// first launcher put there has been removed.
 pub(super) fn begin(handle: Handle, control: &Control, envp: *const *const c_char) {
     let words = control.settings.launcher_words as usize;
-    let alone = words > 0 && !control.settings.several_nodes();
-    if !alone || is_alive(control.program.load(Ordering::Relaxed)) || !takes_turn(control) {
+    if words == 0 || control.settings.several_nodes() {
         return;
     }
     let Some(line) = line(handle.launcher, words) else { return };
@@ -46,22 +44,6 @@ pub(super) fn begin(handle: Handle, control: &Control, envp: *const *const c_cha
         )
     };
     control.later_programs.fetch_sub(1, Ordering::Relaxed);
-}
-
-/// Whether this process is the only later program now.
-fn takes_turn(control: &Control) -> bool {
-    let me = std::process::id() as i32;
-    let before = control.later.load(Ordering::Relaxed);
-    !is_alive(before)
-        && control.later.compare_exchange(before, me, Ordering::Relaxed, Ordering::Relaxed).is_ok()
-}
-
-/// Whether a process runs; 0 is none.
-fn is_alive(process: i32) -> bool {
-    let Ok(stat) = std::fs::read_to_string(format!("/proc/{process}/stat")) else { return false };
-    // The state follows the name, which may hold anything.
-    let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
-    process > 0 && !matches!(state, Some('Z' | 'X'))
 }
 
 /// The new launcher's command line: the words of the first one's up to its program, and this program's own.
