@@ -58,6 +58,17 @@ fn protected_memory_between_paged_memory_was_lost() {
     }
 }
 
+/// An access beyond the end of a file that lies over memory of the program's ended the run, and with OpenMP no worker could be started.
+#[test]
+fn an_access_beyond_a_files_end_was_taken_for_a_fault_of_atolls() {
+    helper_as_natively("beyond_file.c", "24M");
+    let alone = native(helper_with("beyond_file.c", &[])).run();
+    for way in ["--workers 2", "--workers 2 --page-tables shared"] {
+        let run = Atoll::new(helper_with("beyond_file.c", &[])).with("--near 24M").with(way).run();
+        run.exits(0).like(&alone);
+    }
+}
+
 /// What the kernel maps by itself where threads share a page table, it maps without telling the pager, which still has to learn of
 /// every write.
 #[test]

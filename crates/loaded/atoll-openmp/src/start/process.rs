@@ -9,6 +9,7 @@ use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 
 use atoll_memory::control::MAX_WORKERS;
+use atoll_memory::layout;
 use atoll_memory::pager::fault::Fault;
 use atoll_memory::pager::sample;
 use atoll_memory::pager::scan::PERIOD_NS;
@@ -19,6 +20,7 @@ use atoll_memory::uffd::{Delivery, EVENT_PAGEFAULT, Uffd};
 
 use super::slots::Slot;
 use super::{lifeline, linker_state, newer_libc, own_threads, signal, thread_list};
+use crate::heap::mapped_over;
 use crate::wrap::replay;
 use crate::{arch, state};
 
@@ -230,7 +232,13 @@ extern "C" fn worker_thread(arg: *mut c_void) -> *mut c_void {
         let delivery =
             if pager.control().settings.fault_thread() { Delivery::Message } else { Delivery::Signal };
         let uffd = Uffd::open(delivery)?;
-        pager.attach_table(index, uffd)?;
+        if mapped_over::are_none() {
+            pager.attach_table(index, uffd)?;
+        } else {
+            // The kernel registers no range with a file's mapping in it.
+            let end = layout::ARENA + layout::ARENA_BYTES;
+            pager.attach_table_of(index, uffd, &mapped_over::between(layout::ARENA, end))?;
+        }
         HELPER_UFFD[index].store(uffd.0, Ordering::Release);
         Ok::<(), Errno>(())
     });

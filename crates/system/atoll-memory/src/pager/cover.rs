@@ -5,15 +5,18 @@
 //! private memory that lies in one. Both look at the page's word, which says that the page is covered before the other mapping is made.
 //!
 //! A page of which only a part is covered holds other memory of the program's besides. It is pinned until it is freed, as nothing can be
-//! done to the whole of it any more.
+//! done to the whole of it any more. Words of pages of more than 4K say nothing, as the program may uncover a part of such a page: of them
+//! no stretch is dropped that has untouched pages in it.
 //!
 //! Rules: no allocation, no arena access, no printing.
 
 use super::executor::Executor;
+use super::fault::Fault;
 use super::page_word::{self, PageWord, State};
 use super::{FaultError, Pager};
 use crate::control::Figures;
 use crate::spin::Backoff;
+use crate::sys::Errno;
 
 impl Pager {
     /// Pins the pages of which `start..end` is only a part, mapped writable. Before the range is protected or covered, by the executor `x` of page table
@@ -53,6 +56,9 @@ impl Pager {
     ) -> Result<(), E> {
         self.each_whole_page(start, end, |page| {
             let word = self.pages.word(page);
+            if self.places.shift > 12 {
+                return self.release_batch(page, page + 1, figures);
+            }
             let mut wait = Backoff::new();
             while !page_word::load(word).is_covered() {
                 match page_word::load(word).state() {
@@ -72,6 +78,29 @@ impl Pager {
             self.uncover(start, end);
         }
         mapped
+    }
+
+    /// A fault on a page that is covered. `None`: this page table does not have the other mapping yet, and the page is still the arena's there.
+    pub(super) fn touch_covered(
+        &self,
+        x: &mut Executor,
+        page: u32,
+        fault: Fault,
+    ) -> Option<Result<(), FaultError>> {
+        let (at, _) = self.places.address_of(page);
+        let uffd = self.tables.uffd(fault.table);
+        // There is no page to be mapped. The kernel says so where the arena is, and that nothing is the arena's where it is not.
+        let is_there = matches!(uffd.continue_(at, self.page_bytes(), false), Err((_, Errno(libc::ENOENT))));
+        if !is_there {
+            // The other mapping is made now. In a page table of another process that may take until the next region.
+            return self.tables.are_shared().then_some(Ok(()));
+        }
+        // The fault may have come before the other mapping. Where it comes again it is that one's, as beyond the end of a file.
+        if x.covered_at == fault.address {
+            return Some(Err(FaultError::NotOurs));
+        }
+        x.covered_at = fault.address;
+        Some(Ok(()))
     }
 
     /// The arena's own pages are at `start..end` again, and empty.
@@ -95,7 +124,7 @@ impl Pager {
         match seen.state() {
             State::Resident => !self.pages.frames.pinned(seen.frame()),
             State::Far => true,
-            State::Absent => !seen.is_covered(),
+            State::Absent => self.places.shift == 12 && !seen.is_covered(),
             State::Busy => false,
         }
     }

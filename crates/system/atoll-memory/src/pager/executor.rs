@@ -76,6 +76,8 @@ pub struct Executor {
     pub(super) heard: u32,
     /// The pages of the worker's last faults.
     pub(super) lately: Lately,
+    /// The address of the last fault on a page over which the program has another mapping.
+    pub(super) covered_at: usize,
     /// Guesses whether pages that come will be written.
     pub(super) guesses: Guesses,
     head: AtomicU32,

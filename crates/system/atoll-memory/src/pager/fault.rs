@@ -61,9 +61,10 @@ impl Pager {
                 wait.pause();
                 continue;
             }
-            // The other mapping is there by now, or soon. In a page table of its own it may come much later.
-            if seen.is_covered() && self.tables.are_shared() {
-                return Ok(());
+            if seen.is_covered()
+                && let Some(result) = self.touch_covered(x, page, fault)
+            {
+                return result;
             }
             if !page_word::try_lock(word, seen) {
                 continue;

@@ -229,10 +229,25 @@ impl Pager {
     /// # Errors
     /// The kernel's refusal to register.
     pub fn attach_table(&self, table: usize, uffd: Uffd) -> Result<(), crate::sys::Errno> {
+        self.attach_table_of(table, uffd, &[(layout::ARENA, layout::ARENA + layout::ARENA_BYTES)])
+    }
+
+    /// The same where only these parts of the arena, each from one address to another, are its own in the calling process.
+    ///
+    /// # Errors
+    /// The kernel's refusal to register.
+    pub fn attach_table_of(
+        &self,
+        table: usize,
+        uffd: Uffd,
+        parts: &[(usize, usize)],
+    ) -> Result<(), crate::sys::Errno> {
         if !self.pages.frames.make_room_for(table) {
             return Err(crate::sys::Errno(libc::EAGAIN));
         }
-        self.tables.register(uffd, layout::ARENA, layout::ARENA_BYTES)?;
+        for &(start, end) in parts {
+            self.tables.register(uffd, start, end - start)?;
+        }
         self.tables.attach(table, uffd);
         self.register_ranges(table)
     }
