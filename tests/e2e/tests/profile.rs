@@ -338,21 +338,30 @@ fn paging_was_called_waiting() {
     let streams = Streams::new();
     let line = streams.line(4);
     let words: Vec<&str> = line.split_whitespace().collect();
-    let profile = streams.profile("--near 40M --workers 1 --summary none --reset 100000", &words);
-    let text = report(&streams.file(), 0);
-    assert!(text.contains("% of") && text.contains("of atoll's paging"), "{text}");
-    assert!(text.contains("paging    bytes  workers"), "{text}");
-    let (mut paging, mut named) = (0, 0);
-    let mut locator = profile.locator();
-    for batch in profile.batches().expect("its file") {
-        for sample in batch.expect("samples").samples.iter().filter(|sample| sample.is_paging()) {
-            paging += 1;
-            let variable = locator.place(sample).variable.map(|v| &profile.variables[v as usize]);
-            named +=
-                u32::from(variable.is_some_and(|v| v.name == "table" || v.name.starts_with("block of ")));
+    let measure = || {
+        let profile = streams.profile("--near 40M --workers 1 --summary none --reset 100000", &words);
+        let text = report(&streams.file(), 0);
+        assert!(text.contains("% of") && text.contains("of atoll's paging"), "{text}");
+        assert!(text.contains("paging    bytes  workers"), "{text}");
+        let (mut paging, mut named) = (0, 0);
+        let mut locator = profile.locator();
+        for batch in profile.batches().expect("its file") {
+            for sample in batch.expect("samples").samples.iter().filter(|sample| sample.is_paging()) {
+                paging += 1;
+                let variable = locator.place(sample).variable.map(|v| &profile.variables[v as usize]);
+                named +=
+                    u32::from(variable.is_some_and(|v| v.name == "table" || v.name.starts_with("block of ")));
+            }
         }
-    }
-    assert!(paging > 0 && f64::from(named) > 0.75 * f64::from(paging), "{named} of {paging}: {text}");
+        (
+            paging > 0 && f64::from(named) > 0.9 * f64::from(paging),
+            format!("{named} of {paging}: {text}"),
+            text,
+        )
+    };
+    // On a busy machine more of the few samples of so short a run are of its beginning: the best of three counts.
+    let (are_named, told, text) = (0..2).map(|_| measure()).find(|(good, ..)| *good).unwrap_or_else(measure);
+    assert!(are_named, "{told}");
     // A single worker has no other to wait for.
     let waits = |line: &&str| line.contains("most of it waiting");
     let waiting =

@@ -180,6 +180,16 @@ fn a_library_that_brings_openmp_late_was_no_openmp() {
     assert!(mended.figure("settings/near_bytes") == 8 << 20 && mended.stderr.is_empty(), "{}", mended.told());
 }
 
+/// Only one OpenMP program of a run on several nodes has the limit.
+#[test]
+fn a_second_program_ran_without_the_limit() {
+    let cg = built("cg").display().to_string();
+    let script = format!("{cg} S >/dev/null; {cg} S >/dev/null");
+    let run = |options: &str| Atoll::new("sh").arg("-c").arg(&script).with(options).no_summary().run();
+    run("--nodes 2 --near 60M --workers 2").exits(0).says("--near is not applied to it");
+    run("--nodes 2 --near 60M --workers 2 --require").exits(70).says("so it is not started");
+}
+
 /// A run that spent most of its time in faults said so in a table only, and gave no advice.
 #[test]
 fn a_run_that_mostly_faulted_gave_no_advice() {

@@ -370,7 +370,7 @@ impl Control {
 
     /// Maps the control block behind `fd`; `None` if it is none.
     pub fn map(fd: i32) -> Option<&'static Control> {
-        // SAFETY: a fresh shared mapping of the whole block, never unmapped; every field is valid for all bit
+        // SAFETY: a fresh shared mapping of the whole block, which stays where it is one; every field is valid for all bit
         // patterns, and the file is checked to be long enough.
         unsafe {
             let mut st: libc::stat = std::mem::zeroed();
@@ -384,7 +384,12 @@ impl Control {
                 crate::sys::mmap(0, Self::BYTES, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED, fd, 0)
                     .ok()?;
             let control = &*(at as *const Control);
-            (control.magic == MAGIC).then_some(control)
+            if control.magic == MAGIC {
+                return Some(control);
+            }
+            // The program has a file of its own behind the descriptor.
+            let _ = crate::sys::syscall(libc::SYS_munmap, [at, Self::BYTES, 0, 0, 0, 0]);
+            None
         }
     }
 

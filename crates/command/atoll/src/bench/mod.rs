@@ -6,6 +6,7 @@
 mod channel;
 mod cores;
 mod far;
+mod held;
 mod latency;
 mod lists;
 mod machine;

@@ -3,10 +3,11 @@
 //! Two processes of it run on the same two CPUs, and its last line is read.
 
 use std::net::{Ipv4Addr, TcpListener};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::far::link;
+use super::held::Held;
 use super::pair::Cpus;
 
 /// The results of one test of `ucx_perftest`.
@@ -60,7 +61,7 @@ pub(super) fn run(cpus: Cpus, over: Over, test: &str, bytes: usize, count: usize
     };
     let address = if matches!(over, Over::Link(_)) { link::ADDRESSES[1] } else { Ipv4Addr::LOCALHOST };
     let address = address.to_string();
-    let mut server = Server(start(false)?.stdout(Stdio::null()).spawn().ok()?);
+    let mut server = Held(start(false)?.stdout(Stdio::null()).spawn().ok()?);
     let end = Instant::now() + Duration::from_secs(5);
     loop {
         // It listens a moment after its start, and refuses earlier connections.
@@ -85,17 +86,6 @@ fn read(line: &str) -> Option<Found> {
     let [_, us, _, _, _, mb_per_s, _, messages_per_s] = numbers[..] else { return None };
     // The MB of `ucx_perftest` are 2^20 bytes.
     Some(Found { us, mb_per_s: mb_per_s * 1.048_576, messages_per_s })
-}
-
-/// The server's process, which ends with the measurement.
-struct Server(Child);
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // The process may have ended by itself.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 #[cfg(test)]

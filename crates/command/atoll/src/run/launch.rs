@@ -166,7 +166,6 @@ pub(crate) fn workers(flag: Option<u32>, environment: Option<&OsStr>, cpus: u32)
     }
 }
 
-/// Returns the control block's settings.
 /// How many words of this process's command line come before the program's; 0 where it is none of `atoll run` with a word for each flag.
 fn launcher_words(args: &RunArgs) -> u32 {
     let words: Vec<_> = std::env::args_os().collect();
@@ -174,6 +173,7 @@ fn launcher_words(args: &RunArgs) -> u32 {
     if is_run { words.len().saturating_sub(args.program.words.len()) as u32 } else { 0 }
 }
 
+/// Returns the control block's settings.
 fn settings(args: &RunArgs, path: &Path, checked: Checked, nodes: &Nodes) -> Result<Settings, LaunchError> {
     let mut settings = Settings::new(&policy(args)?.to_string(), &far(args).to_string());
     settings.far_bytes = args.memory.far_limit.map_or(u64::MAX, |size| size.0);

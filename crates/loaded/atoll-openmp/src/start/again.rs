@@ -10,7 +10,8 @@ use std::sync::atomic::Ordering;
 use atoll_memory::control::{self, Control, Handle};
 use atoll_memory::sys;
 
-/// Flags that are the first launcher's alone, with a value: a record has one program, and its summary has the run's only place.
+/// Flags with a value that are not passed on: a record is of one program, and what a later program prints is read by the script that started
+/// it, so that no summary may stand there.
 const OF_THE_FIRST: [&[u8]; 2] = [b"--record", b"--summary"];
 
 /// Begins the process anew under a launcher of its own. Returns where that is not possible. `envp`: the environment, from which what the
@@ -21,7 +22,6 @@ pub(super) fn begin(handle: Handle, control: &Control, envp: *const *const c_cha
         return;
     }
     let Some(line) = line(handle.launcher, words) else { return };
-    control.later_programs.fetch_add(1, Ordering::Relaxed);
     let mut pointers: Vec<*const c_char> = line.iter().map(|word| word.as_ptr()).collect();
     pointers.push(std::ptr::null());
     let Ok(launcher) = CString::new(format!("/proc/{}/exe", handle.launcher)) else { return };
@@ -36,6 +36,7 @@ pub(super) fn begin(handle: Handle, control: &Control, envp: *const *const c_cha
         }
     }
     environment.push(std::ptr::null());
+    control.later_programs.fetch_add(1, Ordering::Relaxed);
     // SAFETY: C strings and NULL-terminated arrays of them; the process becomes another program, or goes on if that fails.
     let _ = unsafe {
         sys::syscall(

@@ -61,7 +61,8 @@ extern "C" fn constructor(_: c_int, _: *mut *mut c_char, envp: *mut *mut c_char)
         again::begin(handle, control, envp.cast_const().cast());
         let limit = if control.settings.has_asked_limit() { ", and --near is not applied to it" } else { "" };
         sys::complain(&format!(
-            "atoll: a second OpenMP program of this run is left alone, as atoll manages one program on several nodes{limit}\n"
+            "atoll: a second OpenMP program of this run is left alone, as a run on several nodes, under a profiler or from a script's first line \
+             manages one program{limit}\n"
         ));
         if control.settings.require != 0 {
             sys::complain("atoll: --require is given, so it is not started\n");

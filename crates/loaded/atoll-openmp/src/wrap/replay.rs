@@ -284,8 +284,8 @@ pub(crate) unsafe extern "C" fn mprotect(at: usize, len: usize, prot: c_int) -> 
     if in_arena && prot & libc::PROT_EXEC == 0 {
         return 0;
     }
-    let protected = match state::pager().filter(|_| in_arena) {
-        // Whole pages: the kernel moves none that lies in two mappings.
+    let protected = match state::pager().filter(|_| in_arena && at.is_multiple_of(4096)) {
+        // Whole pages: userfaultfd brings none that lies in two mappings. The kernel refuses other addresses.
         Some(pager) => {
             let page = pager.page_bytes();
             let start = at & !(page - 1);

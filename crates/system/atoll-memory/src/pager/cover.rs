@@ -19,8 +19,8 @@ use crate::spin::Backoff;
 use crate::sys::Errno;
 
 impl Pager {
-    /// Pins the pages of which `start..end` is only a part, mapped writable. Before the range is protected or covered, by the executor `x` of page table
-    /// `table`.
+    /// Pins the pages of which `start..end` is only a part, mapped writable in `table`, whose executor `x` is. This is done before the
+    /// range is protected or covered.
     ///
     /// # Errors
     /// As for [`pin`](Self::pin).
@@ -54,22 +54,10 @@ impl Pager {
         figures: &Figures,
         map: impl FnOnce() -> Result<(), E>,
     ) -> Result<(), E> {
-        self.each_whole_page(start, end, |page| {
-            let word = self.pages.word(page);
-            if self.places.shift > 12 {
-                return self.release_batch(page, page + 1, figures);
-            }
-            let mut wait = Backoff::new();
-            while !page_word::load(word).is_covered() {
-                match page_word::load(word).state() {
-                    State::Absent => {
-                        page_word::replace(word, PageWord::ABSENT, PageWord::COVERED);
-                    }
-                    State::Busy => wait.pause(),
-                    State::Resident | State::Far => self.release_batch(page, page + 1, figures),
-                }
-            }
-        });
+        self.release(start, end, figures);
+        if self.places.shift == 12 {
+            self.each_whole_page(start, end, |page| self.mark_covered(page, figures));
+        }
         // Who drops mappings by stretches has this lock, and has looked at the words under it.
         let room = self.near.room.lock();
         let mapped = map();
@@ -78,6 +66,21 @@ impl Pager {
             self.uncover(start, end);
         }
         mapped
+    }
+
+    /// Makes the word of an empty page say that it is covered. What a fault brought meanwhile goes again.
+    fn mark_covered(&self, page: u32, figures: &Figures) {
+        let word = self.pages.word(page);
+        let mut wait = Backoff::new();
+        loop {
+            let seen = page_word::load(word);
+            match seen.state() {
+                State::Absent if seen.is_covered() => return,
+                State::Absent => page_word::replace(word, PageWord::ABSENT, PageWord::COVERED),
+                State::Busy => wait.pause(),
+                State::Resident | State::Far => self.release_batch(page, page + 1, figures),
+            }
+        }
     }
 
     /// A fault on a page that is covered. `None`: this page table does not have the other mapping yet, and the page is still the arena's there.
@@ -117,15 +120,18 @@ impl Pager {
         (first..first + ((end - start) >> self.places.shift) as u32).for_each(each);
     }
 
-    /// Whether nothing of the program's is lost where the page's mapping is dropped with those around it: the page is the arena's own as
-    /// a whole. Under the room lock, while which no page comes to be covered.
-    pub(super) fn is_own(&self, page: u32) -> bool {
+    /// The state of a page that is the arena's own as a whole, so that nothing of the program's is lost where its mapping is dropped with
+    /// those around it; `None` of others, and of one that somebody works on. The caller holds the room lock, so that no page is covered
+    /// meanwhile.
+    pub(super) fn state_of_own(&self, page: u32) -> Option<State> {
         let seen = page_word::load(self.pages.word(page));
-        match seen.state() {
+        let state = seen.state();
+        let is_own = match state {
             State::Resident => !self.pages.frames.pinned(seen.frame()),
             State::Far => true,
             State::Absent => self.places.shift == 12 && !seen.is_covered(),
             State::Busy => false,
-        }
+        };
+        is_own.then_some(state)
     }
 }

@@ -15,7 +15,7 @@ use atoll_pages::policy::Wants;
 
 use super::Pager;
 use super::leaving::Leaving;
-use super::page_word::{self, State};
+use super::page_word::State;
 use super::unmap::{self, Stretches};
 use crate::control::Settings;
 use crate::sys;
@@ -134,13 +134,14 @@ impl Pager {
             let (at, end) = self.places.address_of(first);
             let most = first.saturating_add((DROP_BYTES >> self.places.shift) as u32 - 1);
             queue.dropped += 1;
-            if !self.is_own(first) {
+            if self.state_of_own(first).is_none() {
                 continue;
             }
             while queue.dropped < queue.len() {
                 let next = queue.page(queue.dropped);
                 let is_near = next > last && next <= most && self.places.address_of(next).1 == end;
-                if !is_near || !self.is_own(next) || !self.is_bridged(last + 1..next, most_bridged) {
+                let is_own = is_near && self.state_of_own(next).is_some();
+                if !is_own || !self.is_bridged(last + 1..next, most_bridged) {
                     break;
                 }
                 last = next;
@@ -166,8 +167,9 @@ impl Pager {
     fn is_bridged(&self, between: std::ops::Range<u32>, most: u32) -> bool {
         let mut near = 0;
         for page in between {
-            near += u32::from(page_word::load(self.pages.word(page)).state() == State::Resident);
-            if near > most || !self.is_own(page) {
+            let Some(state) = self.state_of_own(page) else { return false };
+            near += u32::from(state == State::Resident);
+            if near > most {
                 return false;
             }
         }

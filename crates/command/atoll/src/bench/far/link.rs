@@ -11,7 +11,9 @@ use std::net::Ipv4Addr;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
+
+use crate::bench::held::Held;
 
 /// The addresses of the two ends, of the networks that are set aside for measurements (RFC 2544).
 pub(in crate::bench) const ADDRESSES: [Ipv4Addr; 2] =
@@ -117,7 +119,7 @@ impl Link {
 }
 
 /// A process in the second namespace that does nothing but keep it, and ends with this process.
-pub(super) struct Holder(Child);
+pub(super) struct Holder(Held);
 
 impl Holder {
     /// Starts it, and makes the link.
@@ -127,22 +129,14 @@ impl Holder {
         command.stdin(Stdio::piped()).stdout(Stdio::null());
         // SAFETY: one system call between fork and exec.
         unsafe { command.pre_exec(leave_now) };
-        let holder = Holder(command.spawn().map_err(|e| LinkError::Os("cat", e))?);
+        let holder = Holder(Held(command.spawn().map_err(|e| LinkError::Os("cat", e))?));
         link.connect(holder.pid(), gigabits)?;
         Ok(holder)
     }
 
     /// Its process.
     pub(super) fn pid(&self) -> u32 {
-        self.0.id()
-    }
-}
-
-impl Drop for Holder {
-    fn drop(&mut self) {
-        // The process may have ended by itself.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        self.0.0.id()
     }
 }
 

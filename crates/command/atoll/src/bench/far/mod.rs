@@ -15,7 +15,7 @@ mod targets;
 
 use std::time::Duration;
 
-use atoll_lend::{Directory, Secret};
+use atoll_lend::{Card, Directory, Secret};
 use atoll_memory::far::FarSpec;
 
 use self::peer::Peer;
@@ -42,11 +42,17 @@ pub(super) fn lender(name: &str) -> Result<(f64, f64), BenchError> {
     let cards = directory.cards().map_err(failed("the lenders' folder"))?;
     let card = cards.into_iter().find(|card| card.name == name).ok_or_else(none)?;
     let key = directory.secret().map_err(failed("the lenders' secret"))?.key();
-    let (mut control, address) = card.open(&key).map_err(|_| none())?;
-    let _ = control.introduce("atoll bench machine");
-    let lenders = stores::borrowed(&card.label(), address, &control)?;
-    let row = stores::measure(card.label(), &FarSpec::Hosts, Some(lenders), None)?;
+    let row = of_card(&card, &key, "atoll bench machine")?.ok_or_else(none)?;
     Ok((row.load, row.rate()))
+}
+
+/// Measures the lender of `card`, to which `command` is said to be who borrows; `None` where it does not answer.
+fn of_card(card: &Card, key: &[u8; 32], command: &str) -> Result<Option<Row>, BenchError> {
+    let Ok((mut control, address)) = card.open(key) else { return Ok(None) };
+    let _ = control.introduce(command);
+    let lenders = stores::borrowed(&card.label(), address, &control)?;
+    let name = format!("hosts ({})", card.label());
+    stores::measure(name, &FarSpec::Hosts, Some(lenders), None).map(Some)
 }
 
 /// Measures the lenders that are at work.
@@ -55,11 +61,7 @@ fn others() -> Result<Vec<Row>, BenchError> {
     let (Ok(key), Ok(cards)) = (directory.secret(), directory.cards()) else { return Ok(Vec::new()) };
     let mut rows = Vec::new();
     for card in cards {
-        let Ok((mut control, address)) = card.open(&key.key()) else { continue };
-        let _ = control.introduce("atoll bench far");
-        let lenders = stores::borrowed(&card.label(), address, &control)?;
-        let name = format!("hosts ({})", card.label());
-        rows.push(stores::measure(name, &FarSpec::Hosts, Some(lenders), None)?);
+        rows.extend(of_card(&card, &key.key(), "atoll bench far")?);
     }
     Ok(rows)
 }

@@ -5,13 +5,14 @@
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use atoll_record::Record;
 
 use super::failed;
 use super::link::{self, ADDRESSES, Holder, Link};
 use crate::bench::BenchError;
+use crate::bench::held::Held;
 use crate::bench::output::{Output, verdict};
 use crate::bench::statistics::middle;
 use crate::bench::table::{Cell, Table};
@@ -28,17 +29,6 @@ const ROUNDS: usize = 3;
 const LEAST_TIMES: f64 = 2.0;
 /// The link in Gbit/s.
 const GIGABITS: u32 = 56;
-
-/// A process that is killed and waited for when this value is dropped.
-struct Held(Child);
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        // The process may have ended by itself.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 /// This command, with the lenders of `folder` and no others.
 fn atoll(folder: &Path) -> Command {

@@ -176,8 +176,8 @@ impl HostsStore {
         Ok(())
     }
 
-    /// Asks all lenders for what is due on them, waits for all, and says what went wrong. The connections of those that had trouble are closed: replies
-    /// that were not read whole would be taken for others.
+    /// Asks all lenders for what is due on them, waits for all, and says what went wrong. The connections of those that had trouble are
+    /// closed: replies that were not read whole would be taken for others.
     pub(super) fn ask(
         &self,
         connections: &mut Connections,
