@@ -20,7 +20,7 @@ static OVER: Spin<BTreeMap<usize, usize>> = Spin::new(BTreeMap::new());
 static ANY: AtomicBool = AtomicBool::new(false);
 
 /// Whether nothing lies over any part of the arena, nor ever did.
-pub(super) fn are_none() -> bool {
+pub(crate) fn are_none() -> bool {
     !ANY.load(Ordering::Relaxed)
 }
 

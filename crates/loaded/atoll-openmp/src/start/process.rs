@@ -232,9 +232,14 @@ extern "C" fn worker_thread(arg: *mut c_void) -> *mut c_void {
         let delivery =
             if pager.control().settings.fault_thread() { Delivery::Message } else { Delivery::Signal };
         let uffd = Uffd::open(delivery)?;
-        // The kernel registers no range with a file's mapping in it.
-        let own = mapped_over::between(layout::ARENA, layout::ARENA + layout::ARENA_BYTES);
-        pager.attach_table_of(index, uffd, &own)?;
+        // A list of parts is made only where it is needed: with a thread's first allocation it has a heap of its own, which is pinned.
+        if mapped_over::are_none() {
+            pager.attach_table(index, uffd)?;
+        } else {
+            // The kernel registers no range with a file's mapping in it.
+            let end = layout::ARENA + layout::ARENA_BYTES;
+            pager.attach_table_of(index, uffd, &mapped_over::between(layout::ARENA, end))?;
+        }
         HELPER_UFFD[index].store(uffd.0, Ordering::Release);
         Ok::<(), Errno>(())
     });
