@@ -452,6 +452,7 @@ fn a_lender_that_is_to_lend_less_has_the_rest_back_while_the_run_goes_on() {
         command.args(["lend", size, "--name", name, "--resize"]).output().expect("atoll")
     };
     let run = start_with_summary(&hosts, "--workers 2");
+    wait_until("the run borrows too little", || hosts.borrowed() >= 8 << 20);
     let said = text(&resize("4M", "rack1").stderr);
     assert!(said.contains("rack1 on host1 lends 4M from now on, and runs move"), "{said}");
     wait_until("the lender does not have its memory back", || hosts.borrowed() <= 4 << 20);

@@ -98,7 +98,7 @@ impl Pager {
             let surplus = self.near.taken.load(Ordering::Relaxed).saturating_sub(target) as usize;
             let want = pacing::victims(want, surplus, x.cached);
             room.leaving.makers.note(std::ptr::from_ref(x).addr());
-            self.choose(&mut room, &x.lately, &mut victims[..want], target)
+            self.choose(&mut room, x, &mut victims[..want], target)
         };
         let victims = &mut victims[..count];
         victims.sort_unstable_by_key(|v| v.page);

@@ -75,7 +75,7 @@ impl Pager {
         let mut stays = [false; VICTIMS];
         for (stays, victim) in stays.iter_mut().zip(&*victims) {
             // Only taking the page out of the file unmaps it elsewhere: `copy_out` does so, and puts it back.
-            if self.is_mapped_elsewhere(x, victim) {
+            if self.is_mapped_elsewhere(x, victim.frame) {
                 continue;
             }
             match self.far.store.leave_in_place(victim.page.into()) {
@@ -99,13 +99,13 @@ impl Pager {
         rest
     }
 
-    /// Whether another page table than that of `x` maps the page.
-    fn is_mapped_elsewhere(&self, x: &Executor, victim: &Victim) -> bool {
+    /// Whether another page table than that of `x` maps the page in `frame`.
+    pub(super) fn is_mapped_elsewhere(&self, x: &Executor, frame: u32) -> bool {
         if self.tables.kernel_maps.is_some() {
             return false;
         }
         let mut mappers = CoreMap::EMPTY;
-        self.pages.frames.union_into(victim.frame, &mut mappers);
+        self.pages.frames.union_into(frame, &mut mappers);
         mappers.remove(x.table);
         !mappers.is_empty()
     }

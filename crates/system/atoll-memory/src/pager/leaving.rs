@@ -9,7 +9,8 @@
 //!
 //! Threads that share a page table are interrupted when one of them drops a mapping, once for a run of pages. `kernel_maps` says how they
 //! have the second chance; where the kernel cannot help, they have it for a shorter queue of pages, each of which stays by a touch of its
-//! own. A worker that has no fault for long drops nothing: what it maps is taken from it by interruption, as ever.
+//! own. A worker that has no fault for long drops nothing. What it maps waits for a second turn, while pages that nobody else maps leave, and
+//! is then taken from it by interruption.
 //!
 //! Rules: no allocation, no locks the program could hold, no arena access, no printing.
 
@@ -34,6 +35,8 @@ pub(crate) struct Entry {
     token: u32,
     /// The page's core-map count when it was chosen.
     count: u32,
+    /// Whether the page's turn came while others still mapped it.
+    is_late: bool,
 }
 
 /// The pages that are about to leave, oldest first. The room lock guards it.
@@ -130,19 +133,16 @@ enum Turn {
     Stays,
     /// Somebody works on the page.
     Busy,
+    /// Another worker has not come to drop its mapping yet.
+    Mapped,
     /// The page is not near any more.
     Gone,
 }
 
 impl Pager {
     /// Chooses victims, all of them locked; each was announced a while ago where there is somebody to hear of it.
-    pub(super) fn choose(
-        &self,
-        room: &mut Room,
-        lately: &Lately,
-        victims: &mut [Victim],
-        target: u32,
-    ) -> usize {
+    pub(super) fn choose(&self, room: &mut Room, x: &Executor, victims: &mut [Victim], target: u32) -> usize {
+        let lately = &x.lately;
         let depth = self.leaving_depth(room, target);
         if depth == 0 && room.leaving.len == 0 {
             return self.choose_now(room, lately, victims);
@@ -164,13 +164,13 @@ impl Pager {
             if look.is_some() && room.leaving.dropped == 0 {
                 self.drop_ahead(&mut room.leaving, victims.len());
             }
-            let Some(entry) = room.leaving.pop() else { break };
+            let Some(mut entry) = room.leaving.pop() else { break };
             let used = look.as_mut().is_some_and(|look| {
                 let address = |page| self.places.address_of(page).0;
                 let later = room.leaving.pages().map(address);
                 look.is_mapped(address(entry.page), self.page_bytes(), later)
             });
-            match self.turn(entry, lately, used) {
+            match self.turn(entry, x, used) {
                 Turn::Leaves(victim) => {
                     victims[count] = victim;
                     count += 1;
@@ -179,6 +179,10 @@ impl Pager {
                     room.policy.rescued(entry.frame, self.pages.frames.count(entry.frame), entry.token);
                 }
                 Turn::Busy => room.leaving.push(entry),
+                Turn::Mapped => {
+                    entry.is_late = true;
+                    room.leaving.push(entry);
+                }
                 Turn::Gone => {}
             }
         }
@@ -225,7 +229,13 @@ impl Pager {
             for v in chosen {
                 self.pages.frames.set_leaving(v.frame);
                 page_word::unlock(self.pages.word(v.page), PageWord::resident(v.frame, v.habit));
-                room.leaving.push(Entry { page: v.page, frame: v.frame, token: v.token, count: v.count });
+                room.leaving.push(Entry {
+                    page: v.page,
+                    frame: v.frame,
+                    token: v.token,
+                    count: v.count,
+                    is_late: false,
+                });
                 if self.tables.kernel_maps.is_none() {
                     self.announced.put(v.page, v.frame);
                 }
@@ -234,7 +244,7 @@ impl Pager {
     }
 
     /// What becomes of a page whose turn has come. `used`: it was seen to be used since it was announced.
-    fn turn(&self, entry: Entry, lately: &Lately, used: bool) -> Turn {
+    fn turn(&self, entry: Entry, x: &Executor, used: bool) -> Turn {
         let seen = page_word::load(self.pages.word(entry.page));
         match seen.state() {
             State::Busy => return Turn::Busy,
@@ -242,11 +252,14 @@ impl Pager {
             _ => return Turn::Gone,
         }
         if self.pages.frames.pinned(entry.frame)
-            || lately.has(entry.page)
+            || x.lately.has(entry.page)
             || used
             || self.near.wants.second_chance && !self.pages.frames.leaving(entry.frame)
         {
             return Turn::Stays;
+        }
+        if !entry.is_late && self.is_mapped_elsewhere(x, entry.frame) {
+            return Turn::Mapped;
         }
         match self.pages.lock_victim(entry.page, entry.frame, entry.token) {
             Some(victim) => Turn::Leaves(Victim { count: entry.count, ..victim }),
@@ -276,15 +289,20 @@ impl Pager {
         let mut count = 0;
         while x.heard != head {
             let entry = self.announced.slots[x.heard as usize % kept].load(Ordering::Relaxed);
-            x.heard = x.heard.wrapping_add(1);
             let (page, frame) = ((entry >> 32) as u32, entry as u32);
             let word = self.pages.word(page);
             let seen = page_word::load(word);
-            if seen.state() != State::Resident
-                || seen.frame() != frame
-                || !self.pages.frames.mapped_by(frame, table)
-                || !page_word::try_lock(word, seen)
-            {
+            let may_be_mapped = match seen.state() {
+                // Another worker may be dropping its own mapping: this worker goes on from here at its next fault.
+                State::Busy => break,
+                State::Resident => seen.frame() == frame && self.pages.frames.mapped_by(frame, table),
+                State::Absent | State::Far => false,
+            };
+            if may_be_mapped && !page_word::try_lock(word, seen) {
+                break;
+            }
+            x.heard = x.heard.wrapping_add(1);
+            if !may_be_mapped {
                 continue;
             }
             // Looked at again now that the page is locked.
