@@ -314,6 +314,39 @@ fn evicting_a_page_that_both_workers_had_mapped_interrupted_the_other() {
     }
 }
 
+/// The helper of a worker's process polled a signalfd, which the kernel wakes for each signal of the process: for each fault of the worker,
+/// which took half as long again, and the helper ran on the other CPU.
+#[test]
+fn each_fault_of_a_worker_woke_the_helper_of_its_process() {
+    let run =
+        Atoll::new(helper("lookups.c")).args("16 60000").with("--workers 2 --near 8M").limit(100).start();
+    let switches = |pid: i32| -> Option<u64> {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+        let line = status.lines().find(|line| line.starts_with("voluntary_ctxt_switches"))?;
+        line.split_whitespace().last()?.parse().ok()
+    };
+    let (mut most, mut looks) = (0, 0);
+    loop {
+        let others = run.others();
+        // The first process is the program's own; the helper is the first thread of a worker's.
+        let now = others
+            .iter()
+            .filter(|&pid| Some(pid) != others.iter().min())
+            .filter_map(|&pid| switches(pid))
+            .max();
+        looks += u32::from(now.is_some());
+        most = most.max(now.unwrap_or(0));
+        if looks > 0 && others.is_empty() {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let run = run.end().exits(0);
+    let faults = run.figure("total/major_faults");
+    assert!(faults > 20_000, "{faults} faults: {}", run.told());
+    assert!(most < faults / 20, "{most} switches, {faults} faults: {}", run.told());
+}
+
 /// Third parties' programs must run byte for byte as natively.
 mod third_parties {
     use super::*;

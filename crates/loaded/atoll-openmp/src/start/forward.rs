@@ -31,7 +31,8 @@ fn bits(signals: &[i32]) -> u64 {
 }
 
 /// A signalfd, readable while a signal is pending for the process that polls it. All workers share it, as they share all
-/// descriptors.
+/// descriptors. Whoever polls it is woken by every signal of the process, those of its faults too, so only helpers do that whose
+/// process has no such faults; the others [`wait`].
 static DESCRIPTOR: AtomicI32 = AtomicI32::new(-1);
 
 /// Opens the descriptor in the program's first process, before there are others.
@@ -55,15 +56,28 @@ pub(super) fn see(control: &Control, events: i16) {
         // The program closed it.
         DESCRIPTOR.store(-1, Ordering::Release);
     }
-    if events & libc::POLLIN != 0 {
-        send_on(control);
+    if events & libc::POLLIN != 0
+        && let Some(signal) = take()
+    {
+        send_on(control, signal);
+    }
+}
+
+/// Waits `ns` nanoseconds at most for a signal of this process, a worker's, that no thread takes, and sends it on.
+pub(super) fn wait(control: &Control, ns: i64) {
+    if let Some(signal) = take_within(ns) {
+        send_on(control, signal);
     }
 }
 
 /// Takes a pending signal of this process that no thread takes; also tells whether the kernel itself sent it.
 pub(crate) fn take() -> Option<(i32, bool)> {
+    take_within(0)
+}
+
+fn take_within(ns: i64) -> Option<(i32, bool)> {
     let set = bits(&ENDING) | bits(&TIMERS);
-    let time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let time = libc::timespec { tv_sec: ns / 1_000_000_000, tv_nsec: ns % 1_000_000_000 };
     let mut info = [0i32; 32];
     let words = [(&raw const set) as usize, info.as_mut_ptr() as usize, (&raw const time) as usize, 8, 0, 0];
     // SAFETY: a set of eight bytes, room for the kernel's description of a signal, and a time.
@@ -83,9 +97,8 @@ pub(crate) fn is_fatal(signal: i32) -> bool {
     read.is_ok() && action[0] == libc::SIG_DFL as u64
 }
 
-/// Sends a worker's signal on to the master.
-fn send_on(control: &Control) {
-    let Some((signal, by_kernel)) = take() else { return };
+/// Sends a worker's signal on to the master. `by_kernel`: the kernel itself sent it.
+fn send_on(control: &Control, (signal, by_kernel): (i32, bool)) {
     let is_timer = TIMERS.contains(&signal);
     // A signal of the terminal reaches the master itself, too.
     if is_timer || (is_fatal(signal) && !by_kernel) {

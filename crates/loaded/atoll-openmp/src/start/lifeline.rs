@@ -19,8 +19,8 @@ static PROGRAM: AtomicI32 = AtomicI32::new(-1);
 /// The process number of that process.
 static NUMBER: AtomicI32 = AtomicI32::new(0);
 
-/// The interval, in nanoseconds, at which the process is looked for where the kernel has no such descriptor, or the program
-/// closed it.
+/// The interval, in nanoseconds, at which the process is looked for where nothing tells of its end: the kernel has no such descriptor, the
+/// program closed it, or the helper waits for signals.
 const LOOK_NS: i64 = 100_000_000;
 
 /// Records that the calling process is the program's first.
@@ -41,6 +41,14 @@ fn look() {
 /// the calling process once the program has ended. With a control block it also sends on the process's signals, and may return
 /// sooner for them.
 pub(super) fn wait(fd: i32, ns: i64, signals_of: Option<&Control>) -> bool {
+    if let Some(control) = signals_of
+        && fd < 0
+    {
+        // Polling a signalfd would wake the helper at each fault of its worker, which is a signal as well.
+        forward::wait(control, ns.min(LOOK_NS));
+        look();
+        return false;
+    }
     let program = PROGRAM.load(Ordering::Acquire);
     let signals = signals_of.map_or(-1, |_| forward::descriptor());
     let entry = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
