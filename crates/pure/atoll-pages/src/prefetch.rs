@@ -9,6 +9,10 @@
 //! its last window; each time it is right its window doubles. When a page of the last window faults
 //! again, it was evicted before it was used, and the window halves.
 //!
+//! Where the rows of a matrix are no whole number of pages, the faults of a walk down a column have the same distance in bytes, but not in
+//! pages. So where in its page a fault was counts too, in 4096ths of a page. A stride between two whole numbers takes three faults in a
+//! progression that is exact.
+//!
 //! Of a fault that is in no stream `blocks` says whether its block comes with it.
 
 use core::ops::RangeInclusive;
@@ -22,7 +26,11 @@ const STREAMS: usize = 32;
 /// Remembered faults outside of streams: two a stream and what comes between them.
 const HISTORY: usize = 80;
 /// The longest stride looked for, in pages.
-const MAX_STRIDE: i64 = 64;
+const MAX_STRIDE: u64 = 64;
+/// Parts of a page by which places within it are told.
+pub const PARTS: u32 = 4096;
+/// A fault so many parts of a page off is still a fault of a stream with a stride between whole pages: rows do not all begin alike.
+const SLACK: i64 = 64;
 /// Windows from this size on count as proved, and may be found ahead of the predicted page.
 const PROVED: u32 = 4;
 
@@ -35,6 +43,45 @@ pub enum Direction {
     Backward,
 }
 
+/// How far it is from one page of a stream to the next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Step {
+    /// Whole pages, rounded down; negative when the stream goes backward.
+    pages: i64,
+    /// What is beyond them, in [`PARTS`] of a page: 0 for whole pages.
+    part: u32,
+}
+
+impl Step {
+    /// Of a stream that is free: from a page to itself.
+    const NONE: Step = Step::whole(0);
+
+    const fn whole(pages: i64) -> Step {
+        Step { pages, part: 0 }
+    }
+
+    /// So many [`PARTS`] of a page.
+    fn of_parts(parts: i64) -> Step {
+        let part = parts.rem_euclid(PARTS.into());
+        Step { pages: parts.div_euclid(PARTS.into()), part: part as u32 }
+    }
+
+    /// The most whole pages that a step takes.
+    fn most(self) -> u64 {
+        if self.pages < 0 { self.pages.unsigned_abs() } else { self.pages as u64 + u64::from(self.part > 0) }
+    }
+
+    /// The place `count` steps from one.
+    fn from(self, (page, part): Place, count: u32) -> Place {
+        let parts = u64::from(part) + u64::from(count) * u64::from(self.part);
+        let page = page.wrapping_add_signed(i64::from(count) * self.pages);
+        (page.wrapping_add(parts / u64::from(PARTS)), (parts % u64::from(PARTS)) as u32)
+    }
+}
+
+/// A page, and which of its [`PARTS`].
+type Place = (u64, u32);
+
 /// The pages to fetch at a fault: `first`, `first + stride` and so on, and of a block the pages before `first`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Window {
@@ -42,8 +89,10 @@ pub struct Window {
     pub first: u64,
     /// How many pages, the faulting one among them; at least 1.
     pub count: u32,
-    /// Pages from one to the next; negative when the stream goes backward, never 0.
+    /// Pages from one to the next, rounded down; negative when the stream goes backward.
     pub stride: i64,
+    /// What the stride is beyond that, and where in its first page the window begins, in [`PARTS`] of a page.
+    parts: (u32, u32),
     /// How many of them lie before the faulting one: only in a block, whose pages have stride 1.
     pub before: u32,
 }
@@ -56,43 +105,51 @@ impl Window {
 
     /// The pages, the faulting one first.
     pub fn pages(self) -> impl Iterator<Item = u64> {
-        let ahead = (0..i64::from(self.count - self.before))
-            .map(move |index| self.first.wrapping_add_signed(index * self.stride));
+        let ahead = (0..self.count - self.before).map(move |index| self.place(index).0);
         ahead.chain((1..=u64::from(self.before)).map(move |index| self.first - index))
     }
 
     /// The lowest page, where a caller that moves runs of pages begins.
     pub fn lowest(&self) -> u64 {
-        self.first.wrapping_add_signed((i64::from(self.count) - 1) * self.stride.min(0))
-            - u64::from(self.before)
+        let last = if self.stride < 0 { self.place(self.count - 1).0 } else { self.first };
+        last - u64::from(self.before)
+    }
+
+    /// Where the `index`-th page is touched, and behind the last one where the stream goes on.
+    fn place(&self, index: u32) -> Place {
+        let step = Step { pages: self.stride, part: self.parts.0 };
+        step.from((self.first, self.parts.1), index)
     }
 
     /// The page alone.
     fn single(page: u64) -> Self {
-        Self { first: page, count: 1, stride: 1, before: 0 }
+        Self { first: page, count: 1, stride: 1, parts: (0, 0), before: 0 }
     }
 
     /// The block of `page`, less what is beyond the bounds, of which the page is within.
     fn block(page: u64, within: &RangeInclusive<u64>) -> Self {
         let block = block(page);
         let (start, end) = (*block.start().max(within.start()), *block.end().min(within.end()));
-        Self { first: page, count: (end - start + 1) as u32, stride: 1, before: (page - start) as u32 }
+        let (count, before) = ((end - start + 1) as u32, (page - start) as u32);
+        Self { count, before, ..Self::single(page) }
     }
 
     /// This many pages, less those beyond the bounds, of which `first` is within.
-    fn cut(first: u64, count: u32, stride: i64, within: RangeInclusive<u64>) -> Self {
-        let room = if stride < 0 { first - within.start() } else { within.end() - first };
-        let room = room / stride.unsigned_abs();
-        Self { first, count: u64::from(count).min(room.saturating_add(1)) as u32, stride, before: 0 }
+    fn cut((first, part): Place, count: u32, step: Step, within: RangeInclusive<u64>) -> Self {
+        let room = if step.pages < 0 { first - within.start() } else { within.end() - first };
+        let room = room / step.most();
+        let count = u64::from(count).min(room.saturating_add(1)) as u32;
+        let part = if step.part == 0 { 0 } else { part };
+        Self { count, stride: step.pages, parts: (step.part, part), ..Self::single(first) }
     }
 }
 
-/// A stream; free when its stride is 0.
+/// A stream; free when it takes no step.
 #[derive(Debug)]
 struct Stream {
-    /// The first page behind the last fetch, which is to fault next.
-    expected: u64,
-    stride: i64,
+    /// The first page behind the last fetch, which is to fault next, and where in it.
+    expected: Place,
+    step: Step,
     /// How many pages the last fetch was, which bounds may have made less than the window.
     fetched: u32,
     /// How many pages the stream has proved worth fetching.
@@ -102,20 +159,29 @@ struct Stream {
 }
 
 impl Stream {
-    const FREE: Self = Self { expected: 0, stride: 0, fetched: 0, window: 0, used: 0 };
+    const FREE: Self = Self { expected: (0, 0), step: Step::NONE, fetched: 0, window: 0, used: 0 };
 
     /// What a fault on `page` is to this stream; the flag tells the predicted page from those that are near it.
-    fn matches(&self, page: u64) -> Option<(Match, bool)> {
-        let distance = page.wrapping_sub(self.expected) as i64;
+    fn matches(&self, (page, part): Place) -> Option<(Match, bool)> {
+        let distance = page.wrapping_sub(self.expected.0) as i64;
         if distance == 0 {
-            return (self.stride != 0).then_some((Match::Next, true));
+            return (self.step != Step::NONE).then_some((Match::Next, true));
         }
         // The division is dear, so only pages within reach pay it; a free stream reaches nothing.
-        let reach = self.stride.unsigned_abs() * u64::from(self.window.max(self.fetched));
-        if self.window < PROVED || distance.unsigned_abs() > reach || distance % self.stride != 0 {
+        let reach = self.step.most() * u64::from(self.window.max(self.fetched));
+        if self.window < PROVED || distance.unsigned_abs() > reach {
             return None;
         }
-        match distance / self.stride {
+        let steps = if self.step.part == 0 {
+            (distance % self.step.pages == 0).then(|| distance / self.step.pages)?
+        } else {
+            let of_page = i64::from(PARTS);
+            let parts = distance * of_page + i64::from(part) - i64::from(self.expected.1);
+            let step = self.step.pages * of_page + i64::from(self.step.part);
+            let steps = (2 * parts + step).div_euclid(2 * step);
+            ((parts - steps * step).abs() <= SLACK).then_some(steps)?
+        };
+        match steps {
             1.. => Some((Match::Next, false)),
             // The first page of a fetch was in use: faulting again, it tells nothing about those behind it.
             behind if -behind < i64::from(self.fetched) => Some((Match::Again, false)),
@@ -125,7 +191,7 @@ impl Stream {
 
     /// `window` is fetched at a fault of this number.
     fn follow(&mut self, window: &Window, fault: u64) {
-        self.expected = window.first.wrapping_add_signed(i64::from(window.count) * self.stride);
+        self.expected = window.place(window.count);
         self.fetched = window.count;
         self.used = fault;
     }
@@ -144,8 +210,8 @@ enum Match {
 #[derive(Debug)]
 pub struct Prefetcher {
     streams: [Stream; STREAMS],
-    /// A ring of page numbers plus one, so that 0 is an empty place.
-    history: [u64; HISTORY],
+    /// A ring of page numbers plus one, so that 0 is an empty place, and where in these pages.
+    history: [Place; HISTORY],
     /// The oldest place in the ring, which is written next; the newest lies before it.
     next: usize,
     faults: u64,
@@ -159,7 +225,7 @@ impl Prefetcher {
     pub const fn new(max: u32, frames: u64) -> Self {
         let mut new = Self {
             streams: [const { Stream::FREE }; STREAMS],
-            history: [0; HISTORY],
+            history: [(0, 0); HISTORY],
             next: 0,
             faults: 0,
             max: 0,
@@ -178,26 +244,32 @@ impl Prefetcher {
     /// The worker faulted on `page`. Returns the pages to fetch, that one first, none of them beyond `within`, the bounds
     /// of what is worth fetching with it. A page out of them is fetched alone.
     pub fn fault(&mut self, page: u64, within: RangeInclusive<u64>) -> Window {
+        self.fault_at(page, 0, within)
+    }
+
+    /// The same where it is known which of the [`PARTS`] of its page the worker touched.
+    pub fn fault_at(&mut self, page: u64, part: u32, within: RangeInclusive<u64>) -> Window {
         self.faults += 1;
+        let place = (page, part % PARTS);
         let within = if within.contains(&page) { within } else { page..=page };
-        if let Some((index, what)) = self.find(page) {
+        if let Some((index, what)) = self.find(place) {
             let stream = &mut self.streams[index];
             stream.window = match what {
                 Match::Next => stream.window.saturating_mul(2).min(self.max),
                 Match::Again => (stream.window / 2).max(1),
             };
-            let window = Window::cut(page, stream.window, stream.stride, within);
+            let window = Window::cut(place, stream.window, stream.step, within);
             stream.follow(&window, self.faults);
             return window;
         }
-        let Some(stride) = self.progression(page) else {
+        let Some(step) = self.progression(place) else {
             if self.max < BLOCK {
-                self.remember(page);
+                self.remember(place);
                 return Window::single(page);
             }
             return match self.blocks.fault(page) {
                 Coming::Alone => {
-                    self.remember(page);
+                    self.remember(place);
                     Window::single(page)
                 }
                 Coming::Whole(direction) => {
@@ -208,32 +280,32 @@ impl Prefetcher {
                         Direction::Forward => (end.saturating_sub(1), end),
                         Direction::Backward => (start + 1, start),
                     };
-                    self.remember(before);
-                    self.remember(last);
+                    self.remember((before, 0));
+                    self.remember((last, 0));
                     window
                 }
             };
         };
         // Neighbours in order are hardly chance. Longer strides are, among many faults in little memory: they
         // begin with the faulting page alone.
-        let count = match stride.abs() {
+        let count = match step.most() {
             1 if self.blocks.come_whole(page) => self.max.min(BLOCK),
             1 => self.max.min(2),
             _ => 1,
         };
-        let window = Window::cut(page, count, stride, within);
+        let window = Window::cut(place, count, step, within);
         if let Some(oldest) = self.streams.iter_mut().min_by_key(|stream| stream.used) {
-            *oldest = Stream { stride, window: count, ..Stream::FREE };
+            *oldest = Stream { step, window: count, ..Stream::FREE };
             oldest.follow(&window, self.faults);
         }
         window
     }
 
-    /// The stream `page` belongs to: one that predicts just this page, before all others.
-    fn find(&self, page: u64) -> Option<(usize, Match)> {
+    /// The stream a fault belongs to: one that predicts just this page, before all others.
+    fn find(&self, place: Place) -> Option<(usize, Match)> {
         let mut near = None;
         for (index, stream) in self.streams.iter().enumerate() {
-            match stream.matches(page) {
+            match stream.matches(place) {
                 Some((what, true)) => return Some((index, what)),
                 Some((what, false)) => near = Some((index, what)),
                 None => {}
@@ -242,32 +314,57 @@ impl Prefetcher {
         near
     }
 
-    /// The shortest stride at which `page` continues two remembered faults that came in that order.
-    fn progression(&self, page: u64) -> Option<i64> {
-        let mut shortest: Option<i64> = None;
+    /// The step by which a fault continues two remembered ones that came in that order: to the next page, else the shortest one between whole
+    /// pages, which is hardly chance, else the shortest one of whole pages.
+    fn progression(&self, (page, part): Place) -> Option<Step> {
+        let (mut whole, mut between) = (None::<Step>, None::<Step>);
         let by_age = || {
             let (newer, older) = self.history.split_at(self.next);
-            newer.iter().rev().chain(older.iter().rev()).map(|entry| entry.checked_sub(1))
+            let all = newer.iter().rev().chain(older.iter().rev());
+            all.map(|&(entry, part)| entry.checked_sub(1).map(|page| (page, part)))
         };
         for (age, earlier) in by_age().enumerate() {
-            let Some(stride) = earlier.map(|earlier| page.wrapping_sub(earlier) as i64) else { continue };
-            let shorter = shortest.map_or(MAX_STRIDE, |shortest| shortest.abs() - 1);
-            if stride != 0
-                && stride.unsigned_abs() <= shorter.unsigned_abs()
-                && let Some(first) = page.checked_add_signed(-2 * stride)
-                && by_age().skip(age + 1).any(|entry| entry == Some(first))
-            {
-                shortest = Some(stride);
+            let Some((earlier, its_part)) = earlier else { continue };
+            let stride = page.wrapping_sub(earlier) as i64;
+            if stride == 0 || stride.unsigned_abs() > MAX_STRIDE {
+                continue;
+            }
+            let is_shorter = |than: Option<Step>| {
+                than.is_none_or(|than| stride.unsigned_abs() < than.pages.unsigned_abs())
+            };
+            let (may_be_whole, may_be_between) =
+                (is_shorter(whole), part != its_part && stride.abs() > 1 && is_shorter(between));
+            if !may_be_whole && !may_be_between {
+                continue;
+            }
+            let Some(first) = page.checked_add_signed(-2 * stride) else { continue };
+            // Where the one before both was, to the part of a page.
+            let exact = Step::of_parts(2 * i64::from(its_part) - i64::from(part)).from((first, 0), 1);
+            for entry in by_age().skip(age + 1).flatten() {
+                if may_be_whole && entry.0 == first {
+                    whole = Some(Step::whole(stride));
+                    if !may_be_between {
+                        break;
+                    }
+                }
+                if may_be_between && entry == exact {
+                    let parts = i64::from(part) - i64::from(its_part);
+                    between = Some(Step::of_parts(stride * i64::from(PARTS) + parts));
+                    break;
+                }
             }
         }
-        shortest
+        match whole {
+            Some(step) if step.most() == 1 => whole,
+            _ => between.or(whole),
+        }
     }
 
-    fn remember(&mut self, page: u64) {
+    fn remember(&mut self, (page, part): Place) {
         // A fault on the newest page again, which was lost to another worker's need, is no progress.
         let entry = page.wrapping_add(1);
-        if self.history[(self.next + HISTORY - 1) % HISTORY] != entry {
-            self.history[self.next] = entry;
+        if self.history[(self.next + HISTORY - 1) % HISTORY].0 != entry {
+            self.history[self.next] = (entry, part);
             self.next = (self.next + 1) % HISTORY;
         }
     }

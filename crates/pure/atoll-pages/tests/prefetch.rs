@@ -97,6 +97,47 @@ fn strided_walks_fetch_their_own_pages_only() {
     }
 }
 
+/// Walks down a column of a matrix with rows of so many bytes; faults, and pages fetched that are not of the walk.
+fn column(row: u64, rows: u64, column: u64, is_forward: bool) -> (usize, usize) {
+    let mut prefetcher = Prefetcher::new(64, 1 << 20);
+    let place = |index: u64| (if is_forward { index } else { rows - 1 - index }) * row + column;
+    let walked: HashSet<u64> = (0..rows).map(|index| place(index) >> 12).collect();
+    let (mut resident, mut faults) = (HashSet::new(), 0);
+    for at in (0..rows).map(place) {
+        if !resident.contains(&(at >> 12)) {
+            faults += 1;
+            let window = prefetcher.fault_at(at >> 12, (at & 4095) as u32, ALL);
+            assert_eq!(window.pages().next(), Some(at >> 12));
+            resident.extend(window.pages());
+        }
+    }
+    (faults, resident.difference(&walked).count())
+}
+
+#[test]
+fn rows_that_are_no_whole_number_of_pages_began_a_stream_anew_every_few_pages() {
+    // Three or four faults, windows of 1, 2, 4 and so on, then one of 64 pages for each 64 rows.
+    for (row, offset) in [(24_000, 0), (24_000, 7919 * 2), (8008, 16), (100_000, 4088), (6144, 0)] {
+        for is_forward in [true, false] {
+            let (faults, wasted) = column(row, 3000, offset, is_forward);
+            assert!(faults < 60 && wasted <= 64, "{row} bytes: {faults} faults, {wasted} wasted");
+        }
+    }
+}
+
+#[test]
+fn places_within_pages_do_not_disturb_strides_of_whole_pages() {
+    let mut prefetcher = Prefetcher::new(64, 1 << 20);
+    let (mut resident, mut faults) = (HashSet::new(), 0);
+    for (page, part) in (0..1000_u64).map(|n| (n * 7, (n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 52) as u32)) {
+        if !resident.contains(&page) {
+            faults += 1;
+            resident.extend(prefetcher.fault_at(page, part, ALL).pages());
+        }
+    }
+    assert!(faults < 30, "{faults}");
+}
+
 #[test]
 fn what_is_resident_already_does_not_end_a_stream() {
     let mut prefetcher = Prefetcher::new(16, 1 << 20);

@@ -177,7 +177,9 @@ impl Pager {
 
     /// Brings a locked page that is far or was never touched, and what its stream will want next.
     fn fetch(&self, x: &mut Executor, page: u32, seen: PageWord, fault: Fault) -> Result<(), FaultError> {
-        let window = x.streams.fault(u64::from(page), self.worth_fetching(page, seen.state()));
+        let part = (fault.address & (self.page_bytes() - 1)) >> (self.places.shift - 12);
+        let within = self.worth_fetching(page, seen.state());
+        let window = x.streams.fault_at(u64::from(page), part as u32, within);
         if let Err(e) = self.make_room(x, 1) {
             page_word::unlock(self.pages.word(page), seen);
             return Err(e);
