@@ -68,6 +68,10 @@ test-compilers: build ## Run the conformance programs and workloads built by eve
 	$(CARGO) build --release -p atoll-e2e --bin compilers
 	CARGO_TARGET_DIR="$(abspath $(TARGET))" scripts/other-compilers
 
+test-real-programs: build ## Run programs of Debian's and PyPI's at half of their memory and compare what they print: 20 minutes, as root
+	$(CARGO) build --release -p atoll-e2e --bin real_programs
+	CARGO_TARGET_DIR="$(abspath $(TARGET))" scripts/real-programs
+
 bench-compilers: build ## Measure programs by each compiler here with all data near, beside native: some minutes
 	$(CARGO) run --release -p atoll-e2e --bin compilers -- --time
 
