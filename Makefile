@@ -13,7 +13,7 @@ NODES := $(TARGET)/release/nodes
 .DEFAULT_GOAL := help
 
 help:
-	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS=$$'\t' read -r name what; do printf '  make %-17s %s\n' "$$name" "$$what"; done
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS=$$'\t' read -r name what; do printf '  make %-18s %s\n' "$$name" "$$what"; done
 
 setup: ## Install what is missing (apt; as root or with sudo)
 	@scripts/setup

@@ -29,8 +29,13 @@ pub(crate) fn demo(options: &Options) -> Result<bool, Error> {
     for page in pages {
         sheet.calibrate(&bench, page)?;
     }
-    let mut subjects = vec![Subject::Native, Subject::Swap(Device::Zram), Subject::Swap(Device::File)];
-    for far in plan::FARS {
+    let mut subjects = vec![
+        Subject::Native,
+        Subject::Swap(Device::Zram),
+        Subject::Swap(Device::File),
+        Subject::Atoll(plan::DEFAULTS),
+    ];
+    for far in plan::FARS_HELD_AGAINST_SWAP {
         for page in pages {
             subjects.push(Subject::Atoll(Atoll {
                 limited: true,
@@ -64,6 +69,9 @@ pub(crate) fn demo(options: &Options) -> Result<bool, Error> {
     for what in &sheet.wrong {
         println!("wrong: {what}");
     }
-    println!("Held against each other: lz4 and zram, file and swap file; ram stands apart.");
+    println!(
+        "Defaults are --near with the limit and no other flag: far pages lie in memory that the machine can spare."
+    );
+    println!("Held against each other: lz4 and zram, file and swap file.");
     Ok(sheet.wrong.is_empty())
 }

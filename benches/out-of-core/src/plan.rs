@@ -82,6 +82,8 @@ const POLICY_PAGES: [&str; 2] = ["4K", "64K"];
 
 /// The far stores: `lz4` is compared with zram, `file` with a swap file, and `ram` stands apart.
 pub(crate) const FARS: [&str; 3] = ["lz4", "file", "ram"];
+/// Those of them that a kind of swap is like.
+pub(crate) const FARS_HELD_AGAINST_SWAP: [&str; 2] = ["lz4", "file"];
 
 /// Returns the subjects with all memory near: native, `atoll run` as it is, then by page size.
 pub(crate) fn all_near() -> Vec<Subject> {
