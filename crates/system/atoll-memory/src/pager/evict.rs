@@ -39,6 +39,9 @@ pub(super) struct Victim {
 pub(super) const NO_VICTIM: Victim =
     Victim { page: 0, frame: 0, dirty: false, store: false, token: 0, habit: Habit::Read, count: 0 };
 
+/// The kernel may refuse one batch of victims, of which the next one is another: so many refusals in succession are borne.
+const REFUSALS: u32 = 3;
+
 /// Everything near that stayed pinned for so long stays pinned: whoever waits for room gives up.
 const NO_ROOM_NS: u64 = 4_000_000_000;
 
@@ -51,9 +54,16 @@ impl Pager {
         debug_assert!(need <= CACHE);
         let mut wait = Backoff::new();
         let mut since = None;
+        let mut refusals = 0;
         while x.cached < need {
             let begin = sys::ticks();
-            let got = self.refill(x, need)?;
+            let got = match self.refill(x, need) {
+                Err(FaultError::Kernel(_)) if refusals < REFUSALS => {
+                    refusals += 1;
+                    continue;
+                }
+                result => result?,
+            };
             Figures::add(&x.figures.evict_ticks, sys::ticks().wrapping_sub(begin));
             if got == 0 {
                 let now = sys::clock_ns(libc::CLOCK_MONOTONIC);
