@@ -65,12 +65,14 @@ pub(crate) enum PaperArg {
     Popcorn,
     /// ETH Zurich, 2014
     Barrelfish,
+    /// No paper's: what each replacement policy fetches beside Belady's MIN
+    Foresight,
 }
 
 impl PaperArg {
     /// All papers, in the order in which they are reproduced.
-    pub(crate) const ALL: [Self; 5] =
-        [Self::Cmcp, Self::Segmentation, Self::Pebs, Self::Popcorn, Self::Barrelfish];
+    pub(crate) const ALL: [Self; 6] =
+        [Self::Cmcp, Self::Segmentation, Self::Pebs, Self::Popcorn, Self::Barrelfish, Self::Foresight];
 
     /// Returns the paper's name on the command line.
     pub(crate) const fn name(self) -> &'static str {
@@ -80,6 +82,7 @@ impl PaperArg {
             Self::Pebs => "pebs",
             Self::Popcorn => "popcorn",
             Self::Barrelfish => "barrelfish",
+            Self::Foresight => "foresight",
         }
     }
 }

@@ -5,6 +5,7 @@ mod capture;
 mod claims;
 mod cmcp;
 mod draw;
+mod foresight;
 mod kept;
 mod noise;
 mod page;
@@ -71,6 +72,7 @@ fn try_repro(args: &ReproArgs) -> Result<(), ReproError> {
             PaperArg::Pebs => pebs::pebs(args)?,
             PaperArg::Popcorn => popcorn::popcorn(args)?,
             PaperArg::Barrelfish => barrelfish::barrelfish(args)?,
+            PaperArg::Foresight => foresight::foresight(args)?,
         }
         let command = format!("atoll repro {}{}", paper.name(), if args.quick { " --quick" } else { "" });
         page::keep(paper, &args.out, command, begin.elapsed().as_secs())?;

@@ -70,6 +70,7 @@ const fn kind(paper: PaperArg) -> &'static str {
             "Simulated, from traces of programs that ran under emulation. Measured on two nodes: make bench-nodes."
         }
         PaperArg::Barrelfish => "Measured on this machine, beside what the paper measured on its own.",
+        PaperArg::Foresight => "No paper's. Simulated, from traces of programs that ran under emulation.",
     }
 }
 
@@ -80,6 +81,7 @@ fn title(paper: PaperArg) -> &'static str {
         PaperArg::Pebs => "PEBS based memory access tracking (Roca Nonell and others, MCHPC'18)",
         PaperArg::Popcorn => "Shared memory in non-cache-coherent domains (Chuang and others, SYSTOR'20)",
         PaperArg::Barrelfish => "Barrelfish on Xeon Phi (ETH Zurich, 2014)",
+        PaperArg::Foresight => "Replacement policies beside Belady's MIN",
     }
 }
 
@@ -188,8 +190,8 @@ mod tests {
         fs::write(out.join("popcorn-2.svg"), "<svg/>").unwrap();
         write(out).unwrap();
         let page = fs::read_to_string(out.join("index.html")).unwrap();
-        assert_eq!(page.matches("<h2 ").count(), 5);
-        assert_eq!(page.matches("Not run yet").count(), 4);
+        assert_eq!(page.matches("<h2 ").count(), 6);
+        assert_eq!(page.matches("Not run yet").count(), 5);
         for wanted in ["a &lt; b", "0 of 1 held", "too small", "1 min 1 s", "<img src=\"popcorn-2.svg\""] {
             assert!(page.contains(wanted), "{wanted}");
         }
