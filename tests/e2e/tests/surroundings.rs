@@ -326,7 +326,8 @@ fn each_fault_of_a_worker_woke_the_helper_of_its_process() {
         line.split_whitespace().last()?.parse().ok()
     };
     let (mut most, mut looks) = (0, 0);
-    loop {
+    // The run is ended after 100 seconds.
+    for _ in 0..5000 {
         let others = run.others();
         // The first process is the program's own; the helper is the first thread of a worker's.
         let now = others

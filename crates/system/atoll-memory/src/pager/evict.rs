@@ -39,7 +39,7 @@ pub(super) struct Victim {
 pub(super) const NO_VICTIM: Victim =
     Victim { page: 0, frame: 0, dirty: false, store: false, token: 0, habit: Habit::Read, count: 0 };
 
-/// The kernel may refuse one batch of victims, of which the next one is another: so many refusals in succession are borne.
+/// How many batches of victims the kernel may refuse before a search for room fails. After a refusal the next batch has other victims.
 const REFUSALS: u32 = 3;
 
 /// Everything near that stayed pinned for so long stays pinned: whoever waits for room gives up.
