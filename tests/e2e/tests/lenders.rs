@@ -9,6 +9,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use atoll_e2e::build::{atoll, installed};
+use atoll_e2e::group::MemoryGroup;
 use atoll_e2e::{built, skip};
 use serde_json::Value;
 
@@ -139,7 +140,10 @@ impl Hosts {
     /// A run on host 0.
     fn run(&self, options: &str, program: &str, class: &str) -> Command {
         let mut command = self.on(0, atoll());
-        command.args(["run", "--far", "hosts", "--summary", "none"]).args(options.split_whitespace());
+        command.args(["run", "--far", "hosts"]).args(options.split_whitespace());
+        if !options.contains("--summary") {
+            command.args(["--summary", "none"]);
+        }
         command.arg("--").arg(built(program)).arg(class).stdin(Stdio::null());
         command
     }
@@ -208,6 +212,39 @@ fn programs_compute_the_same_with_their_memory_in_another_host() {
         verified(&output);
         assert_eq!(checksum(&output), checksum(&native), "{program} {options}");
     }
+    assert_eq!(hosts.borrowed(), 0);
+}
+
+/// A run that says nothing of far memory, in a memory group smaller than its data, which do not shrink: what would go to the file is with
+/// a lender. Where the host itself lends, and nobody else, nothing is borrowed.
+#[test]
+fn a_run_without_a_flag_uses_the_lenders_that_there_are() {
+    let Some(hosts) = Hosts::new() else { skip!("there are no namespaces") };
+    let group = match MemoryGroup::new("atoll-e2e-lenders", "120M") {
+        Ok(group) => group,
+        Err(why) => skip!("{why}"),
+    };
+    let native = Command::new(built("fft")).arg("A").output().expect("started");
+    let run = || {
+        let words = format!(
+            "exec nsenter --net --uts --target {} env ATOLL_LENDERS={} {} run --workers 2 --summary json -- {} A",
+            hosts.holders[0].pid(),
+            hosts.folder.path().display(),
+            atoll().display(),
+            built("fft").display()
+        );
+        let output = group.run(&words);
+        verified(&output);
+        assert_eq!(checksum(&output), checksum(&native));
+        summary(&text(&output.stderr))
+    };
+    let here = hosts.lend(0, "512M", "rack0");
+    let alone = run();
+    assert_eq!(alone["lenders"].as_array().map_or(0, Vec::len), 0, "{alone}");
+    let _there = hosts.lend(1, "512M", "rack1");
+    let lent = run();
+    assert!(lent["lenders"][0]["pages_in"].as_u64() > Some(1000), "{lent}");
+    drop(here);
     assert_eq!(hosts.borrowed(), 0);
 }
 
@@ -502,6 +539,27 @@ fn pages_that_no_lender_has_room_for_go_to_a_file() {
     let summary = end_with_summary(start_with_summary(&hosts, "--workers 2"));
     assert!(summary["pages_behind_lenders"].as_u64() > Some(1000), "{summary}");
     assert!(summary["lenders"][0]["pages_out"].as_u64() > Some(100), "{summary}");
+}
+
+/// A link on which a page takes longer than to pack it.
+#[test]
+fn pages_are_packed_where_the_link_is_slow() {
+    let Some(hosts) = Hosts::new() else { skip!("there are no namespaces") };
+    for host in [0, 1] {
+        let shape = "qdisc add dev link0 root tbf rate 200mbit burst 256kb latency 100ms";
+        let status = hosts.on(host, "tc").args(shape.split(' ')).stderr(Stdio::null()).status();
+        if !status.is_ok_and(|status| status.success()) {
+            skip!("the kernel limits no link here");
+        }
+    }
+    let _lender = hosts.lend(1, "512M", "rack1");
+    let native = Command::new(built("stencil")).arg("S").output().expect("started");
+    let output = hosts.run("--near 5M --workers 2 --summary json", "stencil", "S").output().expect("atoll");
+    verified(&output);
+    assert_eq!(checksum(&output), checksum(&native));
+    let summary = summary(&text(&output.stderr));
+    let number = |name: &str| summary["lenders"][0][name].as_f64().unwrap_or_default();
+    assert!(number("bytes_in") < 0.8 * 4096.0 * number("pages_in"), "{summary}");
 }
 
 #[test]

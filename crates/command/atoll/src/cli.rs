@@ -418,8 +418,9 @@ pub(crate) struct MemoryArgs {
     ///
     /// auto is memory that the machine (or the memory group) can spare beside the near limit, and a file for what does not fit.
     /// While a quarter of the machine's memory is available, pages stay as they are in a quarter of that memory, most of them where they
-    /// lie, out of all page tables. In the rest they are packed by lz4. hosts is memory that lenders lend (`atoll lend`, `atoll lenders`),
-    /// the nearest first, and a file for pages that no lender has room for.
+    /// lie, out of all page tables. In the rest they are packed by lz4. Where lenders on other hosts answer at once, pages go to them before
+    /// they go to the file. hosts is memory that lenders lend (`atoll lend`, `atoll lenders`), the nearest first, and a file for pages
+    /// that no lender has room for.
     #[arg(long, value_name = "STORE", default_value = defaults::FAR, value_parser = far)]
     pub(crate) far: FarSpec,
 
@@ -427,7 +428,7 @@ pub(crate) struct MemoryArgs {
     #[arg(long, value_name = "SIZE")]
     pub(crate) far_limit: Option<Size>,
 
-    /// On how many lenders each page lies with --far hosts: with 2, on different hosts, a run goes on when a lender is lost
+    /// On how many lenders each page lies that goes to lenders: with 2, on different hosts, a run goes on when a lender is lost
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=2))]
     pub(crate) far_copies: u32,
 

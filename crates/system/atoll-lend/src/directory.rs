@@ -120,6 +120,13 @@ pub struct Directory {
     path: PathBuf,
 }
 
+/// Where the user's folder is.
+fn place() -> Option<PathBuf> {
+    let variable = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
+    let state = || variable("XDG_STATE_HOME").or_else(|| Some(variable("HOME")?.join(".local/state")));
+    variable(VARIABLE).or_else(|| Some(state()?.join("atoll/lenders")))
+}
+
 fn os(path: &Path) -> impl Fn(io::Error) -> DirectoryError + '_ {
     |error| DirectoryError::Os(path.to_owned(), error)
 }
@@ -130,10 +137,13 @@ impl Directory {
     /// # Errors
     /// See [`DirectoryError`].
     pub fn open() -> Result<Directory, DirectoryError> {
-        let variable = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
-        let state = || variable("XDG_STATE_HOME").or_else(|| Some(variable("HOME")?.join(".local/state")));
-        let path = variable(VARIABLE).or_else(|| Some(state()?.join("atoll/lenders")));
-        Self::at(path.ok_or(DirectoryError::None)?)
+        Self::at(place().ok_or(DirectoryError::None)?)
+    }
+
+    /// The user's folder, if it is there.
+    pub fn find() -> Option<Directory> {
+        let path = place().filter(|path| path.is_dir())?;
+        Some(Directory { path })
     }
 
     /// The folder at `path`.

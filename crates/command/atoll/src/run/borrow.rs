@@ -1,16 +1,20 @@
 //! The lenders of a run with `--far hosts`: finds them, begins a session with each, and looks after them while the program runs.
 //!
+//! `--far auto` borrows of those that answer at once, and does without where there are none.
+//!
 //! `launch` calls it. The program's workers move the pages themselves, by `far/hosts/` of `atoll-memory`; what they must know of the
 //! lenders lies in the control block.
 
 use std::sync::atomic::Ordering;
+use std::sync::mpsc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use atoll_lend::{Card, Control, Directory, DirectoryError, Keeper, Loss, Watch};
 use atoll_memory::control::{self, EXIT_FAR};
 use atoll_memory::far::FarSpec;
 use atoll_memory::far::hosts::lenders::{FIRST_LENDERS, Label, LenderSettings, LendersSettings};
+use atoll_memory::signals::SignalsBlocked;
 
 use crate::cli::RunArgs;
 use crate::lend::ForRun;
@@ -18,6 +22,10 @@ use crate::machine;
 
 /// Round trips by which lenders are put in order.
 const TRIPS: usize = 9;
+/// How long the start of a run waits for lenders that nobody asked for.
+const AT_ONCE: Duration = Duration::from_millis(300);
+/// The round trip from which on such a lender is left alone: a disk is as near.
+const AS_FAR_AS_A_DISK: Duration = Duration::from_millis(1);
 
 /// The reason why a run has no lenders.
 #[derive(thiserror::Error, Debug)]
@@ -91,7 +99,7 @@ pub(crate) struct Borrowed {
 }
 
 impl Borrowed {
-    /// Begins a session with each lender that answers, if the run's far memory is in other hosts.
+    /// Begins a session with each lender that answers, if the run's far memory is in other hosts, or may be.
     pub(crate) fn prepare(args: &RunArgs) -> Result<Option<Borrowed>, BorrowError> {
         let mut of_run = None;
         let (cards, key) = if !args.hosts_far.is_empty() {
@@ -100,13 +108,15 @@ impl Borrowed {
         } else if args.memory.far == FarSpec::Hosts {
             let directory = Directory::open()?;
             (directory.cards()?, directory.secret()?.key())
+        } else if args.memory.far == FarSpec::Auto {
+            return Ok(Self::at_once(args));
         } else {
             return Ok(None);
         };
         let borrower = who(args);
         let mut last = None;
         // All at once: one that does not answer takes seconds.
-        let mut found: Vec<Found> = thread::scope(|scope| {
+        let found: Vec<Found> = thread::scope(|scope| {
             let opened: Vec<_> =
                 cards.iter().map(|card| scope.spawn(|| open(card, &key, &borrower))).collect();
             let joined = opened.into_iter().filter_map(|thread| thread.join().ok());
@@ -115,13 +125,55 @@ impl Borrowed {
         if found.is_empty() {
             return Err(last.map_or(BorrowError::Nobody, |error| BorrowError::Silent(cards.len(), error)));
         }
+        Self::of(args, borrower, found, of_run).map(Some)
+    }
+
+    /// Orders the lenders with which a session has begun, at least one.
+    fn of(
+        args: &RunArgs,
+        borrower: String,
+        mut found: Vec<Found>,
+        of_run: Option<ForRun>,
+    ) -> Result<Borrowed, BorrowError> {
         found.sort_by_key(|found| found.trip);
         found.truncate(FIRST_LENDERS);
         let copies = args.memory.far_copies;
         if copies > 1 && found.iter().all(|one| one.card.host == found[0].card.host) {
             return Err(BorrowError::OneHost(found[0].card.host.clone()));
         }
-        Ok(Some(Borrowed { borrower, found, copies, of_run }))
+        Ok(Borrowed { borrower, found, copies, of_run })
+    }
+
+    /// Begins a session with each lender on another host that answers at once. Where the folder is of no use, nobody answers, or there
+    /// are too few for the copies that are asked for, the run does without: nobody has asked for lenders.
+    fn at_once(args: &RunArgs) -> Option<Borrowed> {
+        let directory = Directory::find()?;
+        let here = machine::host();
+        let cards: Vec<Card> = directory.cards().ok()?.into_iter().filter(|card| card.host != here).collect();
+        if cards.is_empty() {
+            return None;
+        }
+        let (key, borrower) = (directory.secret().ok()?.key(), who(args));
+        let (tell, told) = mpsc::channel();
+        for card in cards {
+            let (tell, borrower) = (tell.clone(), borrower.clone());
+            thread::spawn(move || {
+                // The run goes on without those that are late, and signals are for the launcher's own thread.
+                let _blocked = SignalsBlocked::new();
+                // A session that begins too late ends here.
+                _ = open(&card, &key, &borrower).map(|found| tell.send(found));
+            });
+        }
+        drop(tell);
+        let until = Instant::now() + AT_ONCE;
+        let next = || told.recv_timeout(until.saturating_duration_since(Instant::now())).ok();
+        let page = args.page.bytes() as u64;
+        let is_of_use = |found: &Found| found.control.piece_bytes() >= page && found.trip < AS_FAR_AS_A_DISK;
+        let found: Vec<Found> = std::iter::from_fn(next).filter(is_of_use).collect();
+        if found.is_empty() {
+            return None;
+        }
+        Self::of(args, borrower, found, None).ok()
     }
 
     /// What the program must know of the lenders.

@@ -113,7 +113,8 @@ fn write_memory(out: &mut String, f: &Figures) -> std::fmt::Result {
 /// Writes a table of the lenders, and what they wanted back.
 fn write_lenders(out: &mut String, f: &Figures) -> std::fmt::Result {
     let lenders = &f.lenders;
-    if lenders.is_empty() {
+    // `auto` may have needed none of those that it found.
+    if lenders.is_empty() || f.settings.far == "auto" && lenders.iter().all(|lender| lender.pages_out == 0) {
         return Ok(());
     }
     let names =

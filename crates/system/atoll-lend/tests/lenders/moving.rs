@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use atoll_lend::{Control, Keeper, Lender, Loss, Terms, Watch};
-use atoll_memory::far::hosts::lenders::{FIRST_LENDERS, LenderSettings, LenderState, MAX_LENDERS};
+use atoll_memory::far::hosts::lenders::{FIRST_LENDERS, LenderSettings, LenderState, Lenders, MAX_LENDERS};
 use atoll_memory::far::hosts::wire::Status;
 use atoll_memory::far::pressure::machine_memory;
 
-use crate::pages::Pages;
+use crate::pages::{self, Pages};
 use crate::raw::{KEY, Raw, SOON, lender, session};
 
 const PIECE: u64 = 4 << 20;
@@ -217,12 +217,12 @@ fn two_copies_stay_two_while_a_third_lender_has_room() {
 ///
 /// A turn of the lenders lasts long enough for the launcher to hear of it, however fast the worker is, and there are
 /// 20 of them or as many more as it takes until pages have moved.
-#[test]
-fn pages_that_move_while_they_are_used_are_never_others() {
+fn use_pages_that_move(make: impl FnOnce(Lenders) -> Pages, is_slow: bool) {
     let lenders = [lender(64 << 20), lender(64 << 20)];
-    let (mut pages, controls) = Pages::with(&[&lenders[0], &lenders[1]], 1);
-    let figures = pages.lenders.figures;
-    let _keeper = keep(&pages, controls);
+    let controls = lenders.each_ref().map(session);
+    let mut pages = make(pages::lenders(&[(&lenders[0], &controls[0]), (&lenders[1], &controls[1])], 1));
+    let (all, figures) = (pages.lenders, pages.lenders.figures);
+    let _keeper = keep(&pages, controls.into());
     pages.at_once(|worker| {
         let mut salts = [0_u8; 64];
         let mut random = 1_u64;
@@ -238,6 +238,9 @@ fn pages_that_move_while_they_are_used_are_never_others() {
                 let (small, large) = (turns % 2, 1 - turns % 2);
                 assert!(lenders[small].resize(PIECE) && lenders[large].resize(64 << 20));
                 (turns, turn_began) = (turns + 1, Some(Instant::now()));
+            }
+            if is_slow {
+                pages::slow_links(all);
             }
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             let group = (random >> 33) % 64;
@@ -260,6 +263,23 @@ fn pages_that_move_while_they_are_used_are_never_others() {
         }
     });
     assert!(figures[..2].iter().all(|figures| figures.state() == LenderState::Well));
+}
+
+#[test]
+fn pages_that_move_while_they_are_used_are_never_others() {
+    use_pages_that_move(Pages::over, false);
+}
+
+/// Every second store is of pages that shrink.
+#[test]
+fn packed_pages_that_move_while_they_are_used_are_never_others() {
+    use_pages_that_move(Pages::over, true);
+}
+
+/// Pages that shrink are in memory, and the others with the lenders: they change places at each store.
+#[test]
+fn pages_behind_memory_that_move_while_they_are_used_are_never_others() {
+    use_pages_that_move(|lenders| Pages::behind_memory(lenders, 1 << 20), false);
 }
 
 #[test]

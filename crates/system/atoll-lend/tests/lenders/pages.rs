@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use atoll_lend::{Control, Lender};
 use atoll_memory::far::hosts::lenders::{LenderSettings, Lenders, LendersSettings};
-use atoll_memory::far::{AnyFar, FarConfig, FarError, FarSpec, FarStore, Lane, Transfer};
+use atoll_memory::far::{AnyFar, FarConfig, FarError, FarSpec, FarStore, Lane, Transfer, Usage};
 
 use crate::raw::session;
 
@@ -45,18 +45,46 @@ pub(crate) fn lenders(of: &[(&Lender, &Control)], copies: u32) -> Lenders {
     lenders
 }
 
+/// Has the store take all links for slow ones, until it has measured them many times.
+pub(crate) fn slow_links(lenders: Lenders) {
+    lenders.figures.iter().for_each(|figures| figures.wire_ns.store(1 << 40, Relaxed));
+}
+
+/// What a page has that was stored with `salt`: bytes that are all equal if it is even, and bytes that no store makes shorter if it is odd.
+fn content(number: u64, salt: u8) -> Page {
+    if salt.is_multiple_of(2) {
+        return Page([(number as u8).wrapping_mul(3) ^ salt; PAGE]);
+    }
+    let mut random = number << 8 | u64::from(salt);
+    let mut page = Page([0; PAGE]);
+    for bytes in page.0.chunks_mut(8) {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        bytes.copy_from_slice(&(random ^ random >> 29).to_le_bytes());
+    }
+    page
+}
+
 impl Pages {
     pub(crate) fn over(lenders: Lenders) -> Pages {
+        Self::in_store(&FarSpec::Hosts, lenders, 0)
+    }
+
+    /// A store of this host's memory, so many bytes of it, with these lenders behind.
+    pub(crate) fn behind_memory(lenders: Lenders, memory_bytes: u64) -> Pages {
+        Self::in_store(&FarSpec::Auto, lenders, memory_bytes)
+    }
+
+    fn in_store(spec: &FarSpec, lenders: Lenders, memory_bytes: u64) -> Pages {
         let config = FarConfig {
             page_size: PAGE,
             pages: 1 << 20,
             lanes: 2,
             limit_bytes: None,
-            memory_bytes: 0,
+            memory_bytes,
             counts_as_near: false,
             lenders: Some(lenders),
         };
-        let store = AnyFar::new(&FarSpec::Hosts, &config).unwrap();
+        let store = AnyFar::new(spec, &config).unwrap();
         let mut lane = store.lane(0).unwrap();
         lane.attach().unwrap();
         let mut mover = store.lane(1).unwrap();
@@ -79,6 +107,15 @@ impl Pages {
     /// See [`Worker::load`].
     pub(crate) fn load(&mut self, numbers: Range<u64>, salt: u8) -> Result<bool, FarError> {
         Worker { store: &self.store, lane: &mut self.lane }.load(numbers, salt)
+    }
+
+    /// The links are as slow as that: pages that shrink are packed.
+    pub(crate) fn slow_links(&self) {
+        slow_links(self.lenders);
+    }
+
+    pub(crate) fn usage(&self) -> Usage {
+        self.store.usage()
     }
 
     pub(crate) fn held(&self, lender: usize) -> u64 {
@@ -135,10 +172,9 @@ pub(crate) struct Worker<'a> {
 }
 
 impl Worker<'_> {
-    /// Stores pages that have their number and `salt` in every byte.
+    /// Stores pages with the content of their number and `salt`.
     pub(crate) fn store(&mut self, numbers: Range<u64>, salt: u8) -> Result<(), FarError> {
-        let pages: Vec<Page> =
-            numbers.clone().map(|number| Page([(number as u8).wrapping_mul(3) ^ salt; PAGE])).collect();
+        let pages: Vec<Page> = numbers.clone().map(|number| content(number, salt)).collect();
         // SAFETY: the pages are aligned, live during the call, and are only read.
         let transfer = |(page, number): (&Page, u64)| unsafe {
             Transfer::new(number, (&raw const page.0).cast_mut().cast())
@@ -155,10 +191,7 @@ impl Worker<'_> {
             |(page, number): (&mut Page, u64)| unsafe { Transfer::new(number, (&raw mut page.0).cast()) };
         let all: Vec<Transfer> = pages.iter_mut().zip(numbers.clone()).map(transfer).collect();
         self.store.load(self.lane, &all)?;
-        Ok(pages
-            .iter()
-            .zip(numbers)
-            .all(|(page, number)| page.0 == [(number as u8).wrapping_mul(3) ^ salt; PAGE]))
+        Ok(pages.iter().zip(numbers).all(|(page, number)| page.0 == content(number, salt).0))
     }
 
     pub(crate) fn discard(&self, first: u64, count: u64) {

@@ -1,9 +1,10 @@
-//! Far memory in memory as long as there is some, and in a file behind it: `auto`.
+//! Far memory in memory as long as there is some, and behind it in other hosts' memory, where anybody lends, and in a file: `auto`.
 //!
-//! Three stores do the work: `ram`, which costs a copy and no more, `compressed` with LZ4, and `file`. A page is in one of them at most.
-//! Memory has a budget, fixed when the run begins. Pages lie plainly in a part of it as long as the machine has plenty of memory,
-//! and are compressed in the rest. Memory takes no more pages while the machine has little left. Where no file can be made memory
-//! has no budget. Where memory counts as near memory no page lies plainly in it, and pages that do not shrink go to the file.
+//! The stores that do the work are `ram`, which costs a copy and no more, `compressed` with LZ4, and those of `behind`. A page is in one
+//! of them at most. Memory has a budget, fixed when the run begins. Pages lie plainly in a part of it as long as the machine has plenty
+//! of memory, and are compressed in the rest. Memory takes no more pages while the machine has little left. Where there are no lenders
+//! and no file can be made memory has no budget. Where memory counts as near memory no page lies plainly in it, and pages that do not
+//! shrink go behind it.
 //!
 //! A page that is to lie plainly in memory need not move: where the pager can, it leaves the page where it is, mapped by nobody, as a
 //! kernel's swap cache has pages that left. That costs neither a copy out nor a copy back. These pages are packed, too, once the machine
@@ -14,6 +15,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
+use super::behind::Behind;
 use super::compressed::CompressedStore;
 use super::file::FileStore;
 use super::lane::{Lane, Lanes};
@@ -25,7 +27,7 @@ use super::rest::{BATCH, Rest};
 use super::shared::{Mapping, SharedWord};
 use super::{Access, FarConfig, FarError, FarStore, Transfer, Usage};
 
-/// Pages that go to the file without a try when memory was full.
+/// Pages that go behind memory without a try when it was full.
 const SKIPPED: u32 = 64;
 /// Bytes stored between two looks at what the machine has left.
 const LOOK_BYTES: usize = 16 << 20;
@@ -33,14 +35,13 @@ const LOOK_BYTES: usize = 16 << 20;
 const PLAIN_PART: u64 = 4;
 /// That part is whole multiples of so many bytes, so that compressed memory, which goes by chunks, loses none of the rest.
 const PLAIN_STEP: u64 = 16 << 20;
-/// The tiers by which the lanes count pages: `compressed` counts as 0.
-const FILE: usize = 1;
+/// The tier by which the lanes count pages that lie plainly in memory.
 const PLAIN: usize = 2;
 
 /// Shared by all workers.
 #[repr(C)]
 struct State {
-    /// Pages that go straight to the file from now on.
+    /// Pages that go straight behind memory from now on.
     skip: AtomicU32,
     /// Pages stored since the last look.
     since_look: AtomicU32,
@@ -53,13 +54,13 @@ struct State {
 // SAFETY: atomics alone, less than a base page.
 unsafe impl SharedWord for State {}
 
-/// Memory with a file behind it; see the module.
+/// Memory with other stores behind it; see the module.
 pub struct AutoStore {
     plain: RamStore,
     /// Pages that stay where they lie; they count as plain ones.
     in_place: PageSet,
     memory: CompressedStore<Lz4>,
-    file: Option<FileStore>,
+    behind: Option<Behind>,
     lanes: Arc<Lanes>,
     state: Mapping,
     pages: u64,
@@ -75,22 +76,22 @@ impl AutoStore {
     pub fn new(config: &FarConfig) -> Result<Self, FarError> {
         config.check()?;
         let scratch_at = CompressedStore::<Lz4>::scratch_bytes(config);
-        let lanes = CompressedStore::<Lz4>::lanes(config, FileStore::SCRATCH_BYTES, FileStore::RING)?;
+        let lanes = CompressedStore::<Lz4>::lanes(config, Behind::scratch_bytes(config), FileStore::RING)?;
         let budget = config.memory_bytes.min(config.limit_bytes.unwrap_or(u64::MAX));
         let behind = FarConfig { limit_bytes: config.limit_bytes.map(|limit| limit - budget), ..*config };
-        let file = FileStore::with_lanes(None, &behind, Arc::clone(&lanes), FILE, scratch_at).ok();
+        let behind = Behind::new(&behind, Arc::clone(&lanes), scratch_at)?;
         let plain_bytes =
             if config.counts_as_near { 0 } else { budget / PLAIN_PART / PLAIN_STEP * PLAIN_STEP };
         let plain = FarConfig { limit_bytes: Some(plain_bytes), ..*config };
-        let limit_bytes = if file.is_some() { Some(budget) } else { config.limit_bytes };
+        let limit_bytes = if behind.is_some() { Some(budget) } else { config.limit_bytes };
         let limit_bytes = limit_bytes.map(|limit| limit - plain_bytes);
         let memory = CompressedStore::with_lanes(&FarConfig { limit_bytes, ..*config }, Arc::clone(&lanes))?;
-        let shrinks_all = config.counts_as_near && file.is_some();
+        let shrinks_all = config.counts_as_near && behind.is_some();
         Ok(Self {
             plain: RamStore::with_lanes(&plain, Arc::clone(&lanes), PLAIN)?,
             in_place: PageSet::new(config.pages, Arc::clone(&lanes), PLAIN, plain.limit_pages())?,
             memory: if shrinks_all { memory.without_raw() } else { memory },
-            file,
+            behind,
             lanes,
             state: Mapping::new(size_of::<State>() as u64, c"atoll far tiers", false)?,
             pages: config.pages,
@@ -122,7 +123,7 @@ impl AutoStore {
 
     /// Whether the next page is to be tried in compressed memory.
     fn memory_takes_more(&self, left: u32) -> bool {
-        if self.file.is_none() {
+        if self.behind.is_none() {
             return true;
         }
         // Racing workers may skip once more or less: no harm.
@@ -159,17 +160,17 @@ impl AutoStore {
         Ok(place.flatten())
     }
 
-    /// Neither compressed memory nor the file holds the page from now on.
+    /// Neither compressed memory nor what is behind it holds the page from now on.
     fn forget_packed(&self, page: u64) {
         if self.memory.holds(page) {
             self.memory.discard(page, 1);
         }
-        if let Some(file) = &self.file {
-            file.forget(page);
+        if let Some(behind) = &self.behind {
+            behind.forget(page);
         }
     }
 
-    /// Stores a page in memory; `false` if it belongs in the file.
+    /// Stores a page in memory; `false` if it belongs behind it.
     fn store_in_memory(&self, lane: &mut Lane, transfer: Transfer) -> Result<bool, FarError> {
         if let Some(place) = self.plain_place(lane, transfer.page)? {
             // SAFETY: both have a page's bytes: near memory by the caller's contract, far memory as its store says. They never overlap.
@@ -179,13 +180,13 @@ impl AutoStore {
         if self.plain.holds(transfer.page) {
             self.plain.discard(transfer.page, 1);
         }
-        let Some(file) = &self.file else {
+        let Some(behind) = &self.behind else {
             return self.memory.store(lane, &[transfer]).map(|()| true);
         };
         if self.memory_takes_more(self.state().left.load(Relaxed)) {
             match self.memory.store(lane, &[transfer]) {
                 Ok(()) => {
-                    file.forget(transfer.page);
+                    behind.forget(transfer.page);
                     return Ok(true);
                 }
                 Err(FarError::Full) => self.state().skip.store(SKIPPED, Relaxed),
@@ -197,12 +198,12 @@ impl AutoStore {
         Ok(false)
     }
 
-    /// The file takes no more pages than it has: memory may have room again.
-    fn store_anywhere(&self, file: &FileStore, lane: &mut Lane, pages: &[Transfer]) -> Result<(), FarError> {
+    /// What is behind memory takes no more pages than it has: memory may have room again.
+    fn store_anywhere(&self, behind: &Behind, lane: &mut Lane, pages: &[Transfer]) -> Result<(), FarError> {
         for transfer in pages {
             match self.memory.store(lane, &[*transfer]) {
-                Ok(()) => file.forget(transfer.page),
-                Err(FarError::Full) => file.store(lane, &[*transfer])?,
+                Ok(()) => behind.forget(transfer.page),
+                Err(FarError::Full) => behind.store(lane, &[*transfer])?,
                 Err(error) => return Err(error),
             }
         }
@@ -228,9 +229,9 @@ impl FarStore for AutoStore {
                     Err(error) => result = Err(error),
                 }
             }
-            if let (Some(file), false) = (&self.file, rest.pages().is_empty()) {
-                match file.store(lane, rest.pages()) {
-                    Err(FarError::Full) => self.store_anywhere(file, lane, rest.pages())?,
+            if let (Some(behind), false) = (&self.behind, rest.pages().is_empty()) {
+                match behind.store(lane, rest.pages()) {
+                    Err(FarError::Full) => self.store_anywhere(behind, lane, rest.pages())?,
                     done => done?,
                 }
             }
@@ -247,14 +248,14 @@ impl FarStore for AutoStore {
             for transfer in group {
                 if self.plain.holds(transfer.page) {
                     self.plain.load(lane, &[*transfer])?;
-                } else if self.file.is_none() || self.memory.holds(transfer.page) {
+                } else if self.behind.is_none() || self.memory.holds(transfer.page) {
                     self.memory.load(lane, &[*transfer])?;
                 } else {
                     rest.push(*transfer);
                 }
             }
-            if let (Some(file), false) = (&self.file, rest.pages().is_empty()) {
-                file.load(lane, rest.pages())?;
+            if let (Some(behind), false) = (&self.behind, rest.pages().is_empty()) {
+                behind.load(lane, rest.pages())?;
             }
         }
         Ok(())
@@ -264,8 +265,8 @@ impl FarStore for AutoStore {
         self.plain.discard(first, count);
         let _ = self.in_place.remove(first, count);
         self.memory.discard(first, count);
-        if let Some(file) = &self.file {
-            file.discard(first, count);
+        if let Some(behind) = &self.behind {
+            behind.discard(first, count);
         }
     }
 
@@ -315,20 +316,28 @@ impl FarStore for AutoStore {
     }
 
     fn usage(&self) -> Usage {
-        // The lanes count for both.
+        // The lanes count for all.
         let mut usage = self.memory.usage();
         let plain = self.lanes.held(PLAIN).load(Relaxed) * self.page_size as u64;
         usage.bytes_after += plain;
         usage.bytes_reserved += plain;
         usage.bytes_plain = plain;
-        if let Some(file) = &self.file {
-            usage.bytes_after += self.lanes.held(FILE).load(Relaxed) * self.page_size as u64;
-            usage.bytes_reserved += file.usage().bytes_reserved;
+        if let Some(behind) = &self.behind {
+            usage.bytes_after += behind.pages_held(&self.lanes) * self.page_size as u64;
+            usage.bytes_reserved += behind.reserved_bytes();
         }
         usage
     }
 
     fn memory_bytes(&self) -> u64 {
         self.memory.memory_bytes() + self.lanes.held(PLAIN).load(Relaxed) * self.page_size as u64
+    }
+
+    fn borrows(&self) -> bool {
+        self.behind.as_ref().is_some_and(Behind::borrows)
+    }
+
+    fn give_back(&self, lane: &mut Lane) -> bool {
+        self.behind.as_ref().is_some_and(|behind| behind.give_back(lane))
     }
 }

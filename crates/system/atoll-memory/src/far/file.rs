@@ -87,7 +87,7 @@ impl FileStore {
             // SAFETY: the first lane's scratch is a base page at least, and nobody uses it yet.
             let probe = unsafe { std::slice::from_raw_parts(lanes.scratch(0).cast_const(), 4096) };
             match rustix::io::pwrite(&file, probe, 0) {
-                Ok(_) => {}
+                Ok(_) => _ = fs::ftruncate(&file, 0),
                 // The file system accepts the flag but not the deed (or wants larger blocks).
                 Err(Errno::INVAL | Errno::OPNOTSUPP) => {
                     fs::fcntl_setfl(&file, OFlags::empty()).map_err(|e| FarError::io(e, FarOp::Open))?;

@@ -11,6 +11,7 @@
 //! be, from any workers. [`FarStore::discard`] counts as a call for every page of its range.
 
 mod auto;
+mod behind;
 mod compressed;
 mod error;
 mod file;
@@ -108,7 +109,7 @@ pub struct FarConfig {
     pub memory_bytes: u64,
     /// Whether memory that the store takes is taken off near memory. A page then lies in memory only if it takes less there.
     pub counts_as_near: bool,
-    /// The lenders of `hosts`.
+    /// The lenders of `hosts`, and of `auto` where there are any.
     pub lenders: Option<hosts::lenders::Lenders>,
 }
 
@@ -121,6 +122,10 @@ impl FarConfig {
             return Err(FarError::Unavailable("far memory takes 1 page at least and 64 TiB at most"));
         }
         Ok(())
+    }
+
+    fn has_lenders(&self) -> bool {
+        self.lenders.is_some_and(|lenders| lenders.settings.count > 0)
     }
 
     fn limit_pages(&self) -> u64 {

@@ -20,6 +20,8 @@ use allocations::{ALLOCATIONS, WATCHED};
 use pages::{KINDS, Near, mix};
 
 const FILE: &str = "file:/var/tmp";
+/// The store `auto` with a lender.
+const AUTO_LENDER: &str = "auto and a lender";
 
 fn config(page_size: usize) -> FarConfig {
     FarConfig {
@@ -34,7 +36,8 @@ fn config(page_size: usize) -> FarConfig {
 }
 
 fn make(spec: &str, config: &FarConfig) -> AnyFar {
-    let lenders = (spec == "hosts").then(borrowed);
+    let lenders = ["hosts", AUTO_LENDER].contains(&spec).then(borrowed);
+    let spec = if spec == AUTO_LENDER { "auto" } else { spec };
     AnyFar::new(&spec.parse::<FarSpec>().unwrap(), &FarConfig { lenders, ..*config }).unwrap()
 }
 
@@ -211,8 +214,8 @@ fn processes(spec: &str, page_size: usize) {
 fn space_does_not_grow(spec: &str, page_size: usize) {
     let cycles = match (spec, page_size) {
         (FILE, _) => 300,
-        ("hosts", 4096) => 5000,
-        ("hosts", 65536) => 1000,
+        ("hosts" | AUTO_LENDER, 4096) => 5000,
+        ("hosts" | AUTO_LENDER, 65536) => 1000,
         (_, 4096) => 100_000,
         (_, 65536) => 10_000,
         _ => 300,
@@ -352,6 +355,9 @@ suite! {
     auto_4k: "auto", 4 << 10;
     auto_64k: "auto", 64 << 10;
     auto_2m: "auto", 2 << 20;
+    auto_lender_4k: super::AUTO_LENDER, 4 << 10;
+    auto_lender_64k: super::AUTO_LENDER, 64 << 10;
+    auto_lender_2m: super::AUTO_LENDER, 2 << 20;
     hosts_4k: "hosts", 4 << 10;
     hosts_64k: "hosts", 64 << 10;
     hosts_2m: "hosts", 2 << 20;

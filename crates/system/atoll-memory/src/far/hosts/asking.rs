@@ -9,11 +9,13 @@ use std::sync::atomic::Ordering::Relaxed;
 use rustix::io_uring::iovec;
 
 use super::connection::{self, Connection, To};
-use super::held::{Copies, Spot};
+use super::held::{Copies, PARTS, Seal, Spot};
 use super::lenders::{LenderState, MAX_LENDERS};
+use super::pack::Packed;
 use super::wire::{self, Entry, MOST_ENTRIES, Verb};
-use super::{Connections, HostsStore, LenderTrouble};
-use crate::far::Transfer;
+use super::{HostsStore, LenderTrouble};
+use crate::far::lane::Lane;
+use crate::far::{FarError, Transfer};
 
 /// Pages of one round of requests at most.
 pub(super) const BATCH: usize = MOST_ENTRIES;
@@ -23,7 +25,7 @@ pub(super) const BATCH: usize = MOST_ENTRIES;
 pub(super) struct Round {
     /// The copies of each page of the round.
     pub(super) copies: [Copies; BATCH],
-    pub(super) sums: [u64; BATCH],
+    pub(super) seals: [Seal; BATCH],
     /// What is still to be moved of each page: a bit for each copy.
     pub(super) due: [u8; BATCH],
     /// What was written of each page: a bit for each copy. Of a page that is read: the copies that are damaged.
@@ -70,12 +72,13 @@ impl HostsStore {
         Err(LenderTrouble::Lost)
     }
 
-    /// Writes the entries of the round's pages that are due on `lender`, and points the buffers behind the first at their memory.
-    /// The bytes of the entries, and the number of buffers.
-    fn plan(&self, round: &mut Round, pages: &[Transfer], lender: usize) -> (usize, usize) {
-        let (mut entries, mut buffers) = (0, 1);
-        let mut run: Option<(Entry, u32)> = None;
-        let Some(room) = self.rooms.get(lender) else { return (0, 1) };
+    /// Writes the entries of the round's pages that are due on `lender`, and points the buffers behind the first at their memory, or
+    /// at that of their packed bytes.
+    fn plan(&self, round: &mut Round, pages: &[Transfer], lender: usize, packed: &Packed) -> Plan {
+        let (mut entries, mut buffers, mut data) = (0, 1, 0);
+        // An entry, and its last place if the page there is whole, so that the next place's page follows.
+        let mut run: Option<(Entry, Option<u32>)> = None;
+        let Some(room) = self.rooms.get(lender) else { return Plan { entries, buffers, data } };
         let size = self.page_size as u64;
         let bytes = &mut round.entries;
         let mut finish = |entry: &Entry, entries: &mut usize| {
@@ -84,36 +87,41 @@ impl HostsStore {
                 *entries += Entry::BYTES;
             }
         };
-        for (at, ((t, copies), due)) in pages.iter().zip(&round.copies).zip(&round.due).enumerate() {
+        let due = pages.iter().zip(&round.copies).zip(&round.due).zip(&round.seals);
+        for (at, (((t, copies), due), seal)) in due.enumerate() {
+            let length = seal.parts().map_or(size, |parts| u64::from(parts) * (size / u64::from(PARTS)));
+            let memory = if seal.parts().is_some() { packed.slot(at) } else { t.memory };
             for (copy, bit) in copies.iter().zip([1, 2]) {
                 if due & bit == 0 || copy.lender() != Some(lender) {
                     continue;
                 }
                 let place = copy.place();
+                let whole = (length == size).then_some(place);
                 match &mut run {
-                    Some((entry, last)) if room.are_neighbours(*last, place) => {
-                        entry.length += size;
-                        *last = place;
+                    Some((entry, last)) if last.is_some_and(|last| room.are_neighbours(last, place)) => {
+                        entry.length += length;
+                        *last = whole;
                     }
                     _ => {
                         if let Some((entry, _)) = &run {
                             finish(entry, &mut entries);
                         }
                         let (handle, number) = room.locate(place);
-                        run = Some((Entry { handle, offset: number * size, length: size }, place));
+                        run = Some((Entry { handle, offset: number * size, length }, whole));
                     }
                 }
                 set(&mut round.order, buffers - 1, at as u8);
                 if let Some(buffer) = round.buffers.get_mut(buffers) {
-                    *buffer = iovec { iov_base: t.memory.cast(), iov_len: self.page_size };
+                    *buffer = iovec { iov_base: memory.cast(), iov_len: length as usize };
                     buffers += 1;
+                    data += length;
                 }
             }
         }
         if let Some((entry, _)) = &run {
             finish(entry, &mut entries);
         }
-        (entries, buffers)
+        Plan { entries, buffers, data }
     }
 
     /// Sends the request for the pages that are due on `lender`. Whether there are any.
@@ -123,13 +131,13 @@ impl HostsStore {
         round: &mut Round,
         pages: &[Transfer],
         (lender, verb): (usize, Verb),
+        packed: &Packed,
     ) -> Result<bool, LenderTrouble> {
         let Some(to) = self.to(lender) else { return Ok(false) };
-        let (entries, buffers) = self.plan(round, pages, lender);
+        let Plan { entries, buffers, data: bytes } = self.plan(round, pages, lender, packed);
         if buffers == 1 {
             return Ok(false);
         }
-        let bytes = ((buffers - 1) * self.page_size) as u64;
         // Only what is written goes with the request.
         let sent = if verb == Verb::Write { buffers } else { 1 };
         let (entries, buffers) = (round.entries.get(..entries), round.buffers.get_mut(..sent));
@@ -148,20 +156,23 @@ impl HostsStore {
         round: &mut Round,
         pages: &[Transfer],
         (lender, verb): (usize, Verb),
-    ) -> Result<(), LenderTrouble> {
+        packed: &Packed,
+    ) -> Result<u64, LenderTrouble> {
         let Some(to) = self.to(lender) else { return Err(LenderTrouble::Lost) };
-        let (_, buffers) = self.plan(round, pages, lender);
+        let Plan { buffers, data, .. } = self.plan(round, pages, lender, packed);
         let count = buffers as u64 - 1;
         let read = if verb == Verb::Read { 1..buffers } else { 1..1 };
-        let Round { buffers, order, came, .. } = round;
+        let Round { buffers, order, came, seals, .. } = round;
         let buffers = buffers.get_mut(read).unwrap_or_default();
         // While the next pages are on their way: what has just been copied is in the processor's cache.
         let mut summed = 0;
         let mut sum = |full: usize| {
             for at in order.get(summed..full).unwrap_or_default() {
-                if let Some(t) = pages.get(usize::from(*at)) {
-                    set(came, (*at).into(), self.checksum(t.memory));
-                }
+                let at = usize::from(*at);
+                let (Some(t), Some(seal)) = (pages.get(at), seals.get(at)) else { continue };
+                // SAFETY: a page, valid for writes by the contract of `load`.
+                let whole = seal.parts().is_none_or(|parts| unsafe { packed.unpack(at, parts, t.memory) });
+                set(came, at, if whole { self.seal(t.memory).checksum() } else { 0 });
             }
             summed = full;
         };
@@ -172,24 +183,26 @@ impl HostsStore {
             _ => (&to.figures.pages_out, &to.figures.bytes_out),
         };
         pages.fetch_add(count, Relaxed);
-        bytes.fetch_add(count * self.page_size as u64, Relaxed);
-        Ok(())
+        bytes.fetch_add(data, Relaxed);
+        Ok(data)
     }
 
     /// Asks all lenders for what is due on them, waits for all, and says what went wrong. The connections of those that had trouble are
     /// closed: replies that were not read whole would be taken for others.
     pub(super) fn ask(
         &self,
-        connections: &mut Connections,
+        lane: &mut Lane,
         round: &mut Round,
         pages: &[Transfer],
         verb: Verb,
-    ) -> Troubles {
+    ) -> Result<Troubles, FarError> {
+        let packed = self.packed(lane)?;
+        let connections = &mut lane.connections;
         let mut troubles = Troubles { each: [None; MAX_LENDERS] };
         let began = connection::now();
         let mut sent = [false; MAX_LENDERS];
         for (lender, connection) in connections.each.iter_mut().enumerate() {
-            match self.send(connection, round, pages, (lender, verb)) {
+            match self.send(connection, round, pages, (lender, verb), &packed) {
                 Ok(some) => set(&mut sent, lender, some),
                 Err(why) => set(&mut troubles.each, lender, Some(why)),
             }
@@ -198,13 +211,16 @@ impl HostsStore {
             if sent.get(lender) != Some(&true) {
                 continue;
             }
-            match self.receive(connection, round, pages, (lender, verb)) {
-                Ok(()) if verb == Verb::Read => {
+            match self.receive(connection, round, pages, (lender, verb), &packed) {
+                Ok(bytes) => {
                     if let Some(figures) = self.lenders.figures.get(lender) {
-                        figures.note_read(connection::now().saturating_sub(began));
+                        let ns = connection::now().saturating_sub(began);
+                        figures.note_moved(ns, bytes);
+                        if verb == Verb::Read {
+                            figures.note_read(ns);
+                        }
                     }
                 }
-                Ok(()) => {}
                 Err(why) => set(&mut troubles.each, lender, Some(why)),
             }
         }
@@ -213,7 +229,7 @@ impl HostsStore {
                 connection.close();
             }
         }
-        troubles
+        Ok(troubles)
     }
 
     /// Decides about lenders that had trouble: one whose connection broke is asked once more, over a new one. Others are lost:
@@ -237,6 +253,13 @@ impl HostsStore {
             }
         }
     }
+}
+
+/// A request for pages: bytes of its entries, buffers with the first one that is the connection's, and bytes in the others.
+struct Plan {
+    entries: usize,
+    buffers: usize,
+    data: u64,
 }
 
 /// What went wrong with each lender in one round.

@@ -5,7 +5,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::asking::{BATCH, Round, set};
-use super::held::{COPIES, Spot};
+use super::held::{COPIES, Seal, Spot};
 use super::lenders::{LenderState, MAX_LENDERS};
 use super::wire::Verb;
 use super::{HostsStore, LenderTrouble};
@@ -27,8 +27,8 @@ impl HostsStore {
     /// Looks where a page of the round is, and from which copy it is to come. A page in the file has no copies in the round.
     fn find(&self, round: &mut Round, at: usize, t: &Transfer, rest: &mut Rest) -> Result<(), FarError> {
         loop {
-            let (sum, copies) = self.held.look(t.page);
-            if sum == 0 {
+            let (seal, copies) = self.held.look(t.page);
+            if seal == Seal::NONE {
                 if self.behind.as_ref().is_none_or(|file| !file.holds(t.page)) {
                     return Err(FarError::NotStored { page: t.page });
                 }
@@ -39,20 +39,20 @@ impl HostsStore {
             }
             if let Some(due) = self.choose(&copies, 0) {
                 set(&mut round.copies, at, copies);
-                set(&mut round.sums, at, sum);
+                set(&mut round.seals, at, seal);
                 set(&mut round.due, at, due);
                 set(&mut round.done, at, 0);
                 return Ok(());
             }
             // Between the two looks it may have moved.
-            if copies != [Spot::NONE; COPIES] && self.held.look(t.page) == (sum, copies) {
+            if copies != [Spot::NONE; COPIES] && self.held.look(t.page) == (seal, copies) {
                 return Err(self.nowhere(&copies, LenderTrouble::Lost));
             }
             rustix::thread::sched_yield();
         }
     }
 
-    /// Loads a round of pages. Afterwards the round has their checksums and copies as they were read, and no copies of those that
+    /// Loads a round of pages. Afterwards the round has their seals and copies as they were read, and no copies of those that
     /// came from the file.
     pub(super) fn load_round(
         &self,
@@ -67,11 +67,11 @@ impl HostsStore {
         }
         let mut tries = [0; MAX_LENDERS];
         while round.due != [0; BATCH] {
-            let troubles = self.ask(&mut lane.connections, round, pages, Verb::Read);
+            let troubles = self.ask(lane, round, pages, Verb::Read)?;
             let (mut failed, mut excused) = ([None; BATCH], [false; MAX_LENDERS]);
             for (at, t) in pages.iter().enumerate() {
-                let (Some(due), Some(copies), Some(sum)) =
-                    (round.due.get_mut(at), round.copies.get(at), round.sums.get(at))
+                let (Some(due), Some(copies), Some(seal)) =
+                    (round.due.get_mut(at), round.copies.get(at), round.seals.get(at))
                 else {
                     break;
                 };
@@ -81,14 +81,14 @@ impl HostsStore {
                     continue;
                 };
                 let why = match troubles.of(lender) {
-                    None if round.came.get(at) == Some(sum) => {
+                    None if round.came.get(at) == Some(&seal.checksum()) => {
                         *due = 0;
                         continue;
                     }
                     None => LenderTrouble::Damaged,
                     Some(why) => why,
                 };
-                let has_moved = self.held.look(t.page) != (*sum, *copies);
+                let has_moved = self.held.look(t.page) != (*seal, *copies);
                 if has_moved {
                     set(&mut excused, lender, true);
                 }
@@ -101,7 +101,7 @@ impl HostsStore {
                     continue;
                 }
                 // A lender may have left between the look above and now, after the page had.
-                let seen = round.sums.get(at).copied().zip(round.copies.get(at).copied());
+                let seen = round.seals.get(at).copied().zip(round.copies.get(at).copied());
                 if !has_moved && Some(self.held.look(t.page)) == seen {
                     return Err(self.trouble(lender, why));
                 }

@@ -7,7 +7,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::asking::{BATCH, Round, bits_of, set};
-use super::held::{COPIES, Copies, Spot};
+use super::held::{COPIES, Copies, PARTS, Seal, Spot};
 use super::lenders::{LenderState, MAX_LENDERS};
 use super::wire::Verb;
 use super::{HOSTS, HostsStore, LenderTrouble};
@@ -30,8 +30,8 @@ impl HostsStore {
     fn ready(&self, lane: &mut Lane, t: &Transfer, sum: u64) -> Result<Goes, FarError> {
         let (held, copies) = self.held.look(t.page);
         let is_there = |copy: &&Spot| copy.lender().is_some_and(|at| self.state(at) != LenderState::Lost);
-        let in_file = self.behind.as_ref().is_some_and(|file| held == 0 && file.holds(t.page));
-        if held == sum && copies.iter().filter(is_there).count() >= self.copies
+        let in_file = self.behind.as_ref().is_some_and(|file| held == Seal::NONE && file.holds(t.page));
+        if held.checksum() == sum && copies.iter().filter(is_there).count() >= self.copies
             || in_file && self.behind.as_ref().is_some_and(|file| file.has(t))
         {
             lane.counters().writes_avoided.fetch_add(1, Relaxed);
@@ -46,14 +46,14 @@ impl HostsStore {
                 && (self.is_closed(*copy)
                     || match self.state(lender) {
                         LenderState::Well => false,
-                        LenderState::Slow => old != sum,
+                        LenderState::Slow => old.checksum() != sum,
                         LenderState::Lost => true,
                     })
             {
                 self.free(std::mem::replace(copy, Spot::NONE));
             }
         }
-        if old == 0 {
+        if old == Seal::NONE {
             // A page of the file is counted there.
             let here = self.limit_pages.saturating_sub(self.pages_behind()).saturating_add(in_file.into());
             self.lanes.hold(HOSTS, here)?;
@@ -84,6 +84,20 @@ impl HostsStore {
         }
     }
 
+    /// Packs a page that goes to these places, if that pays on the way to one of them; the seal of what is to be sent.
+    fn pack(&self, lane: &mut Lane, at: usize, t: &Transfer, (seal, copies): (Seal, Copies)) -> Seal {
+        let links = copies.iter().filter_map(|copy| self.to(copy.lender()?));
+        let slowest = links.map(|to| to.figures.wire_ns.load(Relaxed)).max().unwrap_or(0);
+        let wire_ns = slowest.saturating_mul(self.page_size as u64 / 1024);
+        if !lane.connections.packing.is_worth_it(wire_ns) {
+            return seal;
+        }
+        let Ok(packed) = self.packed(lane) else { return seal };
+        // SAFETY: the page is valid by the contract of `store`.
+        let parts = unsafe { lane.connections.packing.pack(&packed, at, t.memory) };
+        if u32::from(parts) < PARTS { seal.packed(parts) } else { seal }
+    }
+
     pub(super) fn store_round(
         &self,
         lane: &mut Lane,
@@ -96,10 +110,11 @@ impl HostsStore {
         // Pages of this round that are to be written, and those that go to the file.
         let (mut writing, mut rest) = ([false; BATCH], Rest::new());
         for (at, t) in pages.iter().enumerate() {
-            let sum = self.checksum(t.memory);
-            match self.ready(lane, t, sum) {
+            let seal = self.seal(t.memory);
+            match self.ready(lane, t, seal.checksum()) {
                 Ok(Goes::To(copies)) => {
-                    set(&mut round.sums, at, sum);
+                    let seal = self.pack(lane, at, t, (seal, copies));
+                    set(&mut round.seals, at, seal);
                     set(&mut round.copies, at, copies);
                     set(&mut round.due, at, bits_of(&copies));
                     set(&mut writing, at, true);
@@ -120,7 +135,7 @@ impl HostsStore {
             let copies = round.copies.get(at).copied().filter(|_| done != 0);
             self.held.place(t.page, copies.unwrap_or([Spot::NONE; COPIES]));
             if copies.is_some() {
-                self.held.hold(t.page, round.sums.get(at).copied().unwrap_or(0));
+                self.held.hold(t.page, round.seals.get(at).copied().unwrap_or(Seal::NONE));
                 if let Some(file) = &self.behind {
                     file.forget(t.page);
                 }
@@ -151,7 +166,7 @@ impl HostsStore {
     ) -> Result<(), FarError> {
         let (mut tries, mut result) = ([0; MAX_LENDERS], Ok(()));
         while round.due != [0; BATCH] {
-            let troubles = self.ask(&mut lane.connections, round, pages, Verb::Write);
+            let troubles = self.ask(lane, round, pages, Verb::Write)?;
             self.judge(&troubles, [false; MAX_LENDERS], &mut tries);
             for at in (0..pages.len()).filter(|at| writing.get(*at) == Some(&true)) {
                 let (Some(due), Some(done), Some(copies)) =

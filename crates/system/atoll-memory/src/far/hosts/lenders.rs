@@ -181,6 +181,9 @@ const FIRST: u32 = 10;
 /// How many times are told apart.
 pub const TIMES: usize = 96;
 
+/// Bytes of a request by which a link's bandwidth is judged, at least: of a short one most of the time is the round trip.
+const MANY_BYTES: u64 = 64 << 10;
+
 /// What is known and counted of one lender.
 #[derive(Debug)]
 #[repr(C, align(64))]
@@ -200,6 +203,8 @@ pub struct LenderFigures {
     pub returned_bytes: AtomicU64,
     /// Copies of pages that were moved elsewhere for it.
     pub pages_moved: AtomicU64,
+    /// Nanoseconds that 1024 bytes take on their way, lately, in requests of many pages and without the round trip; 0: not known.
+    pub wire_ns: AtomicU64,
     /// Pages that the run has there now.
     pub pages_held: AtomicU64,
     /// Pages fetched from there.
@@ -238,6 +243,17 @@ impl LenderFigures {
     pub fn set_state(&self, state: LenderState) -> bool {
         let change = |old| (old != LenderState::Lost as u32 && old != state as u32).then_some(state as u32);
         self.state.fetch_update(Relaxed, Relaxed, change).is_ok()
+    }
+
+    /// Notes that so many bytes moved in this time.
+    pub(super) fn note_moved(&self, ns: u64, bytes: u64) {
+        if bytes < MANY_BYTES {
+            return;
+        }
+        let without_trip = ns.saturating_sub(self.round_trip_ns.load(Relaxed)).max(ns / 4);
+        let (new, old) = (without_trip.saturating_mul(1024) / bytes, self.wire_ns.load(Relaxed));
+        // Racing workers lose one of two measurements: no harm.
+        self.wire_ns.store(if old == 0 { new } else { old / 8 * 7 + new / 8 }.max(1), Relaxed);
     }
 
     /// Counts a read that took `ns` nanoseconds.

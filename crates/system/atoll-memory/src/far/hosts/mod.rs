@@ -1,6 +1,7 @@
 //! Far memory in other hosts: `hosts`. Pages lie in memory that lenders lend, and move over a connection of each worker's own.
 //!
-//! `lenders` says who they are, `connection` talks to them in the format of `wire`, and `asking` makes the requests of a round. `room`
+//! `lenders` says who they are, `connection` talks to them in the format of `wire`, and `asking` makes the requests of a round, with pages that `pack` made
+//! shorter where the link is slow. `room`
 //! knows which places are taken, and `held` which pages are where. `keep` stores and `fetch` loads; `moving` gives lenders back what
 //! they want to have. The lender is in the crate `atoll-lend`, as is what the launcher does for a run: it begins a session with
 //! each lender and looks whether they live.
@@ -8,7 +9,8 @@
 //! A worker sends what it asks of each lender before it waits for the first reply, so several lenders work at once. A page lies on
 //! one lender or two. Its checksum is kept here, so that no lender can give back anything but what it was given. A lender whose
 //! connection breaks and cannot be made again is lost for the run: its pages come from their other copies, and where a page has
-//! none the call fails with the lender's name. Behind the lenders is a file, for pages that they have no room for.
+//! none the call fails with the lender's name. Behind the lenders is a file, for pages that they have no room for. Where `auto` is
+//! asked for, `behind` puts this store behind this host's memory.
 //!
 //! Fault path: no allocation, no lock the program could hold, no arena access, no panic. (`HostsStore::new` is set-up code.)
 //!
@@ -21,6 +23,7 @@ mod held;
 mod keep;
 pub mod lenders;
 mod moving;
+mod pack;
 mod room;
 pub mod wire;
 
@@ -32,8 +35,9 @@ use rustix::io_uring::iovec;
 use self::asking::{BATCH, Round};
 pub use self::connection::LenderTrouble;
 use self::connection::{Connection, To};
-use self::held::{COPIES, Held, Spot};
+use self::held::{COPIES, Held, Seal, Spot};
 use self::lenders::{LenderState, Lenders, MAX_LENDERS};
+use self::pack::{Packed, Packing};
 use self::room::{Room, Taken};
 use self::wire::{Handle, MOST_BYTES, Verb};
 use super::file::FileStore;
@@ -52,11 +56,21 @@ pub(crate) struct Connections {
     hints: [u32; MAX_LENDERS],
     /// Rounds of stores, by which lenders that are equally near take turns.
     turn: u32,
+    packing: Packing,
 }
 
 impl Connections {
-    pub(crate) const NONE: Connections =
-        Connections { each: [const { Connection::NONE }; MAX_LENDERS], hints: [0; MAX_LENDERS], turn: 0 };
+    pub(crate) const NONE: Connections = Connections {
+        each: [const { Connection::NONE }; MAX_LENDERS],
+        hints: [0; MAX_LENDERS],
+        turn: 0,
+        packing: Packing::NEW,
+    };
+}
+
+/// Pages of a round: so many that a request is not too long.
+fn pages_of_round(page_size: usize) -> usize {
+    BATCH.min((MOST_BYTES as usize / page_size).max(1))
 }
 
 /// Far memory in other hosts; see the module.
@@ -87,12 +101,18 @@ impl HostsStore {
     /// `Unavailable` where there are no lenders, `Io` if memory cannot be mapped.
     pub fn new(config: &FarConfig) -> Result<Self, FarError> {
         config.check()?;
-        let lanes = Lanes::new(config.lanes, Self::SCRATCH_BYTES, 0, None, FileStore::RING)?;
+        let scratch = Self::scratch_bytes(config);
+        let lanes = Lanes::new(config.lanes, scratch, 0, None, FileStore::RING)?;
         Self::with_lanes(config, lanes, 0)
     }
 
+    /// Where in the store's scratch memory packed pages are: behind the round, and that of the file.
+    const PACKED_AT: usize = (size_of::<Round>() + FileStore::SCRATCH_BYTES).next_multiple_of(4096);
+
     /// Bytes of scratch memory that the store uses of each lane.
-    pub(crate) const SCRATCH_BYTES: usize = size_of::<Round>() + FileStore::SCRATCH_BYTES;
+    pub(crate) fn scratch_bytes(config: &FarConfig) -> usize {
+        Self::PACKED_AT + pack::scratch_bytes(config.page_size)
+    }
 
     /// The store as one of those that the lanes lead to, with its scratch memory at `scratch_at` of each lane's.
     pub(crate) fn with_lanes(
@@ -115,7 +135,7 @@ impl HostsStore {
             },
         };
         let rooms = (0..MAX_LENDERS).map(room).collect::<Result<Vec<_>, _>>()?;
-        let batch = BATCH.min((MOST_BYTES as usize / config.page_size).max(1));
+        let batch = pages_of_round(config.page_size);
         // The limit is for all pages, and looked at before one goes to the file.
         let of_file = FarConfig { limit_bytes: None, ..*config };
         let file_at = scratch_at + size_of::<Round>();
@@ -154,9 +174,17 @@ impl HostsStore {
         Ok(unsafe { self.lanes.enter(lane)?.add(self.scratch_at) }.cast())
     }
 
-    fn checksum(&self, memory: *const u8) -> u64 {
+    fn packed(&self, lane: &Lane) -> Result<Packed, FarError> {
+        // SAFETY: the scratch area of a lane has packed pages' memory at this place, which is the lane's holder's alone.
+        Ok(unsafe {
+            let memory = self.lanes.enter(lane)?.add(self.scratch_at + Self::PACKED_AT);
+            Packed::at(memory, self.page_size)
+        })
+    }
+
+    fn seal(&self, memory: *const u8) -> Seal {
         // SAFETY: a page of the caller's, valid during the call, not written meanwhile.
-        held::checksum(unsafe { std::slice::from_raw_parts(memory, self.page_size) })
+        Seal::of(unsafe { std::slice::from_raw_parts(memory, self.page_size) })
     }
 
     fn free(&self, copy: Spot) {
@@ -170,10 +198,36 @@ impl HostsStore {
         }
     }
 
+    /// No lender has the page from now on.
+    fn let_go(&self, page: u64) {
+        let (seal, copies) = self.held.claim(page);
+        // It may have moved to the file meanwhile.
+        if seal != Seal::NONE {
+            copies.into_iter().for_each(|copy| self.free(copy));
+            self.held.place(page, [Spot::NONE; COPIES]);
+            self.lanes.drop_held(HOSTS, 1);
+        }
+    }
+
+    /// The page's copies are worthless, with lenders and in the file.
+    pub(crate) fn forget(&self, page: u64) {
+        if self.held.look(page).0 != Seal::NONE {
+            self.let_go(page);
+        }
+        if let Some(file) = &self.behind {
+            file.forget(page);
+        }
+    }
+
     /// Whether a copy lies where its lender wants the memory back.
     fn is_closed(&self, copy: Spot) -> bool {
         let room = copy.lender().and_then(|lender| self.rooms.get(lender));
         room.is_some_and(|room| room.is_closed(copy.place()))
+    }
+
+    /// Pages that lenders have, and those that are in the file.
+    pub(crate) fn pages_held(&self) -> u64 {
+        self.lanes.held(HOSTS).load(Relaxed) + self.pages_behind()
     }
 
     /// Pages that are in the file.
@@ -294,17 +348,7 @@ impl FarStore for HostsStore {
     }
 
     fn discard(&self, first: u64, count: u64) {
-        let mut dropped = 0;
-        self.held.visit(first..first.saturating_add(count), |page| {
-            let (sum, copies) = self.held.claim(page);
-            // It may have moved to the file since it was seen.
-            if sum != 0 {
-                copies.into_iter().for_each(|copy| self.free(copy));
-                self.held.place(page, [Spot::NONE; COPIES]);
-                dropped += 1;
-            }
-        });
-        self.lanes.drop_held(HOSTS, dropped);
+        self.held.visit(first..first.saturating_add(count), |page| self.let_go(page));
         if let Some(file) = &self.behind {
             file.discard(first, count);
         }

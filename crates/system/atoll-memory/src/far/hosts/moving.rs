@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use rustix::io_uring::iovec;
 
 use super::asking::{BATCH, Round, set};
-use super::held::{COPIES, Copies, Spot};
+use super::held::{COPIES, Copies, Seal, Spot};
 use super::lenders::LenderState;
 use super::wire::{Entry, Handle, Verb};
 use super::{HOSTS, HostsStore};
@@ -164,7 +164,7 @@ impl HostsStore {
         round.clear();
         let (mut writing, mut rest, mut moved) = ([false; BATCH], Rest::new(), 0);
         for (at, t) in pages.iter().enumerate() {
-            let (Some(copies), Some(sum)) = (old.get(at).copied(), round.sums.get(at).copied()) else {
+            let (Some(copies), Some(seal)) = (old.get(at).copied(), round.seals.get(at).copied()) else {
                 break;
             };
             // It came from the file, or was stored elsewhere since it was looked for.
@@ -172,7 +172,7 @@ impl HostsStore {
                 continue;
             }
             let new = self.other_places(lane, copies);
-            if (new.is_none() && self.behind.is_none()) || !self.held.begin_move(t.page, sum, copies) {
+            if (new.is_none() && self.behind.is_none()) || !self.held.begin_move(t.page, seal, copies) {
                 self.free_others(new.unwrap_or(copies), copies);
                 continue;
             }
@@ -190,25 +190,25 @@ impl HostsStore {
         // A page that went nowhere stays where it was.
         let _ = self.write(lane, round, pages, &writing);
         for (at, t) in pages.iter().enumerate() {
-            let (Some(true), Some(old), Some(new), Some(sum)) =
-                (writing.get(at), old.get(at), round.copies.get(at), round.sums.get(at))
+            let (Some(true), Some(old), Some(new), Some(seal)) =
+                (writing.get(at), old.get(at), round.copies.get(at), round.seals.get(at))
             else {
                 continue;
             };
             let stays = |copy: &Spot| *copy != Spot::NONE && !self.is_closed(*copy);
             if new.iter().any(stays) && round.due.get(at) == Some(&0) {
-                self.held.end_move(t.page, *sum, *new);
+                self.held.end_move(t.page, *seal, *new);
                 self.free_others(*old, *new);
                 moved += 1;
             } else {
-                self.held.end_move(t.page, *sum, *old);
+                self.held.end_move(t.page, *seal, *old);
                 self.free_others(*new, *old);
             }
         }
         if let Some(file) = self.behind.as_ref().filter(|_| !rest.pages().is_empty()) {
             let stored = file.store(lane, rest.pages());
             for (at, t) in pages.iter().enumerate() {
-                let (Some(copies), Some(sum)) = (old.get(at).copied(), round.sums.get(at).copied()) else {
+                let (Some(copies), Some(seal)) = (old.get(at).copied(), round.seals.get(at).copied()) else {
                     break;
                 };
                 if !rest.pages().iter().any(|other| other.page == t.page) {
@@ -216,14 +216,14 @@ impl HostsStore {
                 }
                 match stored {
                     Ok(()) => {
-                        self.held.end_move(t.page, 0, [Spot::NONE; COPIES]);
+                        self.held.end_move(t.page, Seal::NONE, [Spot::NONE; COPIES]);
                         self.lanes.drop_held(HOSTS, 1);
                         self.free_others(copies, [Spot::NONE; COPIES]);
                         moved += 1;
                     }
                     Err(_) => {
                         file.forget(t.page);
-                        self.held.end_move(t.page, sum, copies);
+                        self.held.end_move(t.page, seal, copies);
                     }
                 }
             }
