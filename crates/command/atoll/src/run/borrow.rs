@@ -160,8 +160,10 @@ impl Borrowed {
             thread::spawn(move || {
                 // The run goes on without those that are late, and signals are for the launcher's own thread.
                 let _blocked = SignalsBlocked::new();
-                // A session that begins too late ends here.
-                _ = open(&card, &key, &borrower).map(|found| tell.send(found));
+                if let Ok(found) = open(&card, &key, &borrower) {
+                    // A session that begins too late ends here.
+                    let _ = tell.send(found);
+                }
             });
         }
         drop(tell);
