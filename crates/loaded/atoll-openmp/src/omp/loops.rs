@@ -243,15 +243,25 @@ fn next_stealing(thread: &Thread, share: &WorkShare) -> Option<(u64, u64)> {
 #[inline]
 fn next_dynamic(team: &Team, share: &WorkShare) -> Option<(u64, u64)> {
     let Plan { count, chunk, .. } = share.plan.get();
+    let cursor = &share.cursor.next;
+    if team.size.get() == 1 {
+        // Nobody else takes any, and an atomic addition takes longer than all the rest.
+        let from = cursor.load(Ordering::Relaxed);
+        let to = from + chunk.min(count - from);
+        cursor.store(to, Ordering::Relaxed);
+        return (from < to).then_some((from, to));
+    }
     // Every member adds once too often, which must not overflow.
-    let most = chunk.checked_mul(u64::from(team.size.get()) + 1);
-    if most.is_none_or(|most| most > u64::MAX - count) {
+    if count >> 62 != 0 || chunk >> (62 - MEMBERS_BITS) != 0 {
         return next_of_many(share);
     }
     // Relaxed: members order nothing by this; the plan came with the share itself.
-    let from = share.cursor.next.fetch_add(chunk, Ordering::Relaxed);
+    let from = cursor.fetch_add(chunk, Ordering::Relaxed);
     (from < count).then(|| (from, from + chunk.min(count - from)))
 }
+
+/// Bits of the number of members that a team may have, more than enough.
+const MEMBERS_BITS: u32 = u16::BITS;
 
 /// Takes iterations of a loop with nearly as many of them as there are numbers.
 #[cold]
