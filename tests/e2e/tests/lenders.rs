@@ -481,13 +481,13 @@ fn a_lender_that_left_is_used_again_when_it_is_started_anew() {
     let mut seen = Vec::new();
     wait_until("the run stores nothing anew", || {
         seen = lenders();
-        let last = seen.last().filter(|last| seen.len() > 1 && last["left"] == Value::from(false));
+        let last = seen.last().filter(|last| seen.len() > 1 && last["left"] == false);
         last.is_some_and(|lender| lender["pages_out"].as_u64() > Some(0))
     });
     run.signal(libc::SIGTERM);
     let (_, errors, _) = end(run);
     assert!(errors.contains("the lender rack1 on host1 is there again, and is used"), "{errors}");
-    assert_eq!(seen[seen.len() - 2]["left"], Value::from(true), "{seen:?}");
+    assert_eq!(seen[seen.len() - 2]["left"], true, "{seen:?}");
 }
 
 #[test]
