@@ -477,17 +477,19 @@ fn a_lender_that_left_is_used_again_when_it_is_started_anew() {
         let runs: Vec<Value> = serde_json::from_slice(&live.stdout).expect("runs");
         runs[0]["lenders"].as_array().expect("lenders").clone()
     };
-    // A busy machine may have lost the first one before, which then counts twice.
-    let mut seen = Vec::new();
     wait_until("the run stores nothing anew", || {
-        seen = lenders();
-        let last = seen.last().filter(|last| seen.len() > 1 && last["left"] == false);
-        last.is_some_and(|lender| lender["pages_out"].as_u64() > Some(0))
+        lenders().get(1).is_some_and(|lender| lender["pages_out"].as_u64() > Some(0))
     });
+    let lenders = lenders();
     run.signal(libc::SIGTERM);
     let (_, errors, _) = end(run);
     assert!(errors.contains("the lender rack1 on host1 is there again, and is used"), "{errors}");
-    assert_eq!(seen[seen.len() - 2]["left"], true, "{seen:?}");
+    if lenders[0]["lost"] == true {
+        skip!("this machine was too busy for the first lender to be heard of all the time");
+    }
+    assert_eq!(lenders.len(), 2, "{lenders:?}");
+    let left = (&lenders[0]["left"], &lenders[1]["left"]);
+    assert_eq!(left, (&Value::from(true), &Value::from(false)), "{lenders:?}");
 }
 
 #[test]

@@ -89,7 +89,7 @@ pub struct Settings {
     pub far_bytes: u64,
     /// Bytes of memory that the far store `auto` takes before it goes to its file.
     pub far_memory_bytes: u64,
-    /// The lenders of the far store `hosts`.
+    /// The lenders of the far stores `hosts` and `auto`.
     pub lenders: LendersSettings,
     /// Whether faults are counted by region, too; 0: no.
     pub count_regions: u32,
@@ -393,7 +393,7 @@ impl Control {
         }
     }
 
-    /// The lenders of the far store `hosts`.
+    /// The lenders of the far stores `hosts` and `auto`.
     pub fn lenders(&'static self) -> Lenders {
         Lenders {
             settings: &self.settings.lenders,

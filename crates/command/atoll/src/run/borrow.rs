@@ -157,7 +157,8 @@ impl Borrowed {
         let (tell, told) = mpsc::channel();
         for card in cards {
             let (tell, borrower) = (tell.clone(), borrower.clone());
-            thread::spawn(move || {
+            // A lender for which no thread can be made is one that does not answer.
+            let _ = thread::Builder::new().name("lenders".into()).spawn(move || {
                 // The run goes on without those that are late, and signals are for the launcher's own thread.
                 let _blocked = SignalsBlocked::new();
                 if let Ok(found) = open(&card, &key, &borrower) {

@@ -260,7 +260,7 @@ fn next_dynamic(team: &Team, share: &WorkShare) -> Option<(u64, u64)> {
     (from < count).then(|| (from, from + chunk.min(count - from)))
 }
 
-/// Bits of the number of members that a team may have, more than enough.
+/// A team has fewer members than two to the power of this: 1,024 at most.
 const MEMBERS_BITS: u32 = u16::BITS;
 
 /// Takes iterations of a loop with nearly as many of them as there are numbers.

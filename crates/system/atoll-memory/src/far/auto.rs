@@ -323,7 +323,7 @@ impl FarStore for AutoStore {
         usage.bytes_reserved += plain;
         usage.bytes_plain = plain;
         if let Some(behind) = &self.behind {
-            usage.bytes_after += behind.pages_held(&self.lanes) * self.page_size as u64;
+            usage.bytes_after += behind.pages_held() * self.page_size as u64;
             usage.bytes_reserved += behind.reserved_bytes();
         }
         usage

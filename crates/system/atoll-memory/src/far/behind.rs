@@ -5,7 +5,6 @@
 //! Fault path: no allocation, no lock the program could hold, no arena access, no panic. (`Behind::new` is set-up code.)
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 
 use super::file::FileStore;
 use super::hosts::HostsStore;
@@ -73,9 +72,9 @@ impl Behind {
     }
 
     /// Pages held.
-    pub(super) fn pages_held(&self, lanes: &Lanes) -> u64 {
+    pub(super) fn pages_held(&self) -> u64 {
         match self {
-            Self::File(_) => lanes.held(FILE).load(Relaxed),
+            Self::File(file) => file.pages_held(),
             Self::Hosts(hosts) => hosts.pages_held(),
         }
     }

@@ -116,6 +116,11 @@ impl FileStore {
         })
     }
 
+    /// Pages that the file holds.
+    pub(crate) fn pages_held(&self) -> u64 {
+        self.lanes.held(self.tier).load(Relaxed)
+    }
+
     /// Whether the file holds the page.
     pub(crate) fn holds(&self, page: u64) -> bool {
         self.sums.load(page) != 0

@@ -232,7 +232,7 @@ impl HostsStore {
 
     /// Pages that are in the file.
     fn pages_behind(&self) -> u64 {
-        self.lanes.held(FILE).load(Relaxed)
+        self.behind.as_ref().map_or(0, FileStore::pages_held)
     }
 
     /// Memory of lenders and disk taken for pages.

@@ -5,7 +5,6 @@
 //!
 //! Fault path: no allocation, no lock the program could hold, no arena access, no panic.
 
-use super::asking::BATCH;
 use super::held::PARTS;
 use crate::far::FarError;
 use crate::far::compressed::Codec;
@@ -18,7 +17,7 @@ const PROBE: u32 = 1024;
 
 /// Bytes of a lane's scratch memory: LZ4's state, and a page's room for each page of a round.
 pub(super) fn scratch_bytes(page_size: usize) -> usize {
-    state_bytes() + BATCH.min(super::pages_of_round(page_size)) * page_size
+    state_bytes() + super::pages_of_round(page_size) * page_size
 }
 
 fn state_bytes() -> usize {
@@ -51,7 +50,7 @@ impl Packed {
 
     /// The room of the page at `at` in the round.
     pub(super) fn slot(&self, at: usize) -> *mut u8 {
-        let at = at % BATCH.min(super::pages_of_round(self.page_size));
+        let at = at % super::pages_of_round(self.page_size);
         // SAFETY: inside the memory.
         unsafe { self.memory.add(state_bytes() + at * self.page_size) }
     }
