@@ -4,7 +4,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -375,6 +375,38 @@ fn lenders_are_started_for_a_run_and_end_with_it() {
     let output = run("--hosts-far host1 --remote /nowhere/atoll").output().expect("atoll");
     assert_eq!(output.status.code(), Some(70), "{}", text(&output.stderr));
     assert!(text(&output.stderr).contains("no lender was started"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn the_other_hosts_of_a_job_lend_under_mpirun() {
+    if !installed("mpirun") {
+        skip!("mpirun is not installed: apt-get install openmpi-bin");
+    }
+    let run = |count: &str, first_elsewhere: &str, program: &Path| {
+        let mut command = Command::new("timeout");
+        command.args(["120", "mpirun", "--allow-run-as-root", "--oversubscribe", "-n", count, "sh", "-c"]);
+        // Processes of unlike IPC namespaces count as on unlike hosts.
+        command.arg(format!(
+            "[ $PMIX_RANK -lt {first_elsewhere} ] && exec \"$0\" \"$@\"; exec unshare --ipc \"$0\" \"$@\""
+        ));
+        command.arg(atoll()).args(["run", "--near", "6M", "--hosts-far", "job", "--summary", "json", "--"]);
+        command.arg(program).arg("W").stdin(Stdio::null()).output().expect("mpirun")
+    };
+    if Command::new("unshare").args(["--ipc", "true"]).status().ok().is_none_or(|status| !status.success()) {
+        skip!("there are no namespaces");
+    }
+    let output = run("3", "2", &built("cg"));
+    let errors = text(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    assert_eq!(text(&output.stdout).matches("Verification: successful").count(), 1, "{errors}");
+    let lenders = summary(&errors)["lenders"].as_array().expect("an array").clone();
+    assert_eq!(lenders.len(), 1, "{lenders:?}");
+    assert!(lenders[0]["pages_in"].as_u64() > Some(100), "{lenders:?}");
+    let output = run("2", "2", &built("cg"));
+    assert!(!output.status.success());
+    assert!(text(&output.stderr).contains("are on one host"), "{}", text(&output.stderr));
+    let output = Command::new(atoll()).args(["run", "--hosts-far", "job", "true"]).output().expect("atoll");
+    assert!(text(&output.stderr).contains("needs the processes of a job"), "{}", text(&output.stderr));
 }
 
 #[test]

@@ -298,7 +298,9 @@ pub(crate) struct RunArgs {
 
     /// Hosts whose memory is far memory: a lender is started on each for this run, by ssh as nodes are, and ends with it
     ///
-    /// A lender lends what its host can spare. To borrow of lenders that are at work already use --far hosts.
+    /// A lender lends what its host can spare. To borrow of lenders that are at work already use --far hosts. Under mpirun and srun
+    /// the word job stands for the hosts of the job's other processes: the first process runs the program, and one process on each
+    /// other host lends to it until it ends.
     #[arg(long, value_name = "HOSTS", value_delimiter = ',', conflicts_with_all = ["far", "nodes"], group = "places")]
     pub(crate) hosts_far: Vec<String>,
 

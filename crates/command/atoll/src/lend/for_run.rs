@@ -1,4 +1,5 @@
-//! Lenders for one run: `atoll run --hosts-far b,c` starts one on each host, as it starts nodes, and they end with the run.
+//! Lenders for one run: `atoll run --hosts-far b,c` starts one on each host, as it starts nodes, and they end with the run. `of_job` has
+//! those that a job's own starter started.
 //!
 //! The run's launcher starts `atoll start-lenders`, a process of its own, as the launcher of a job has children and signals that a
 //! program's launcher must not share. That one launches `atoll lend --for-run` on the hosts, gets their addresses by the job's exchange, and
@@ -22,7 +23,7 @@ use crate::cli::{LendArgs, RunArgs, StartLendersArgs};
 use crate::machine;
 
 /// How long lenders wait for each other, and for the run.
-const TIMEOUT: Duration = Duration::from_secs(60);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// What the launcher must know of the lenders of its run.
 #[derive(Serialize, Deserialize)]
@@ -34,11 +35,20 @@ struct Started {
 /// Lends to the run of whose job this process is a node, until the run ends.
 pub(super) fn lend(args: &LendArgs) -> Result<(), Error> {
     let signals = Ends::block().map_err(Error::Signals)?;
-    let mut start = Start::detect(Some(TIMEOUT))?;
+    lend_to_job(Start::detect(Some(TIMEOUT))?, args.size.0, args.listen, &signals)
+}
+
+/// Lends up to `most` bytes to the run of whose job this process is a node, until the run or a signal ends that.
+pub(super) fn lend_to_job(
+    mut start: Start,
+    most: u64,
+    listen: Option<SocketAddr>,
+    signals: &Ends,
+) -> Result<(), Error> {
     let key = Secret::of(*start.secret().bytes()).key();
     let host = machine::host();
-    let terms = Terms::new(&host, args.size.0, key);
-    let listen = args.listen.unwrap_or(SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0));
+    let terms = Terms::new(&host, most, key);
+    let listen = listen.unwrap_or(SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0));
     let lender = Lender::start(terms, listen)?;
     let mine = card(host.clone(), host, &lender);
     // All parts of a card have an encoding.
@@ -54,11 +64,15 @@ pub(super) fn lend(args: &LendArgs) -> Result<(), Error> {
     Ok(())
 }
 
+/// The most that a lender of one run lends. It decides what its host can spare when it is asked.
+pub(super) const MOST_BYTES: u64 = 64 << 40;
+
 /// Lenders that were started for a run. They end when their sessions have ended.
 pub(crate) struct ForRun {
     pub(crate) cards: Vec<Card>,
     pub(crate) key: [u8; 32],
-    child: Child,
+    /// What started them, where this run did.
+    pub(super) child: Option<Child>,
 }
 
 impl ForRun {
@@ -92,7 +106,9 @@ impl ForRun {
             BufReader::new(pipe).read_line(&mut line)?;
         }
         match serde_json::from_str::<Started>(&line) {
-            Ok(Started { secret, cards }) => Ok(ForRun { cards, key: Secret::of(secret).key(), child }),
+            Ok(Started { secret, cards }) => {
+                Ok(ForRun { cards, key: Secret::of(secret).key(), child: Some(child) })
+            }
             Err(_) => {
                 let _ = child.wait();
                 Err(io::Error::other("no lender was started on the hosts of --hosts-far"))
@@ -100,9 +116,9 @@ impl ForRun {
         }
     }
 
-    /// The process that the launcher has besides the program.
-    pub(crate) fn process(&self) -> i32 {
-        self.child.id() as i32
+    /// The process that the launcher has besides the program, if there is one.
+    pub(crate) fn process(&self) -> Option<i32> {
+        self.child.as_ref().map(|child| child.id() as i32)
     }
 }
 
@@ -125,8 +141,7 @@ fn launch(args: &StartLendersArgs) -> Result<ExitCode, LaunchError> {
     let secret = start::Secret::random().map_err(|e| LaunchError::Os("getrandom", e))?;
     let (tell, told) = channel();
     let mut launch = Launch::new(args.host.clone(), &atoll, vec![atoll.clone().into(), "agent".into()]);
-    // A lender lends what its host can spare, and decides that when it is asked.
-    launch.arguments = ["lend", "--for-run", "64T"].map(Into::into).into();
+    launch.arguments = vec!["lend".into(), "--for-run".into(), MOST_BYTES.to_string().into()];
     launch.directory = Some(PathBuf::from("/"));
     launch.secret = Some(secret.clone());
     launch.gathered = Some(tell);

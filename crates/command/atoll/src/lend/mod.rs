@@ -4,6 +4,7 @@
 
 mod for_run;
 mod list;
+mod of_job;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
@@ -15,6 +16,7 @@ use atoll_memory::far::hosts::wire::Status;
 
 pub(crate) use self::for_run::{ForRun, start_all};
 pub(crate) use self::list::list;
+pub(crate) use self::of_job::{JobError, is_of_job, lend as lend_to_job};
 use crate::cli::LendArgs;
 use crate::machine;
 use crate::run::network;

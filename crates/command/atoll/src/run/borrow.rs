@@ -17,7 +17,7 @@ use atoll_memory::far::hosts::lenders::{FIRST_LENDERS, Label, LenderSettings, Le
 use atoll_memory::signals::SignalsBlocked;
 
 use crate::cli::RunArgs;
-use crate::lend::ForRun;
+use crate::lend::{self, ForRun, JobError};
 use crate::machine;
 
 /// Round trips by which lenders are put in order.
@@ -47,6 +47,9 @@ pub(crate) enum BorrowError {
         "--far-copies 2 needs two lenders on different hosts, and only {0} lends: start another one with `atoll lend SIZE`"
     )]
     OneHost(String),
+    /// The processes of the job do not lend.
+    #[error("{0}")]
+    Job(#[from] JobError),
     /// The lenders cannot be looked after.
     #[error("the lenders cannot be looked after: {0}")]
     Os(#[from] std::io::Error),
@@ -103,7 +106,8 @@ impl Borrowed {
     pub(crate) fn prepare(args: &RunArgs) -> Result<Option<Borrowed>, BorrowError> {
         let mut of_run = None;
         let (cards, key) = if !args.hosts_far.is_empty() {
-            let started = of_run.insert(ForRun::start(args)?);
+            let started = if lend::is_of_job(args) { ForRun::of_job()? } else { ForRun::start(args)? };
+            let started = of_run.insert(started);
             (started.cards.clone(), started.key)
         } else if args.memory.far == FarSpec::Hosts {
             let directory = Directory::open()?;
@@ -191,7 +195,7 @@ impl Borrowed {
 
     /// The process that started lenders for this run.
     pub(crate) fn process(&self) -> Option<i32> {
-        self.of_run.as_ref().map(ForRun::process)
+        self.of_run.as_ref().and_then(ForRun::process)
     }
 
     /// Looks after the lenders of the run of `control`, until the result is dropped.

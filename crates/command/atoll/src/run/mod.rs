@@ -35,9 +35,13 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use crate::cli::RunArgs;
+use crate::lend;
 
 /// Runs what the command line says.
 pub(crate) fn run(args: &RunArgs) -> ExitCode {
+    if let Some(ended) = lend::lend_to_job(args) {
+        return ended;
+    }
     let started = match translation::on_one_node(args) {
         Err(error) => Err(error.into()),
         Ok(()) => match hosts::hosts(args) {

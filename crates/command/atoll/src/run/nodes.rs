@@ -107,7 +107,10 @@ impl Nodes {
     /// Finds out which node this is, and makes the sockets if it is the origin of several.
     pub(crate) fn prepare(args: &RunArgs, checked: Checked) -> Result<Nodes, NodesError> {
         let none = Nodes { node: 0, count: 1, sockets: vec![], others: vec![], children: vec![], job: None };
-        let Some(count) = args.nodes.or((!args.hosts.is_empty()).then_some(0)) else {
+        // With lenders of its own each process of a job runs the program by itself.
+        let borrows = !args.hosts_far.is_empty();
+        let Some(count) = args.nodes.or((!args.hosts.is_empty()).then_some(0)).or(borrows.then_some(1))
+        else {
             // Each process of a program of MPI is a program of its own.
             return if checked.mpi { Ok(none) } else { none.in_job(args) };
         };

@@ -19,7 +19,7 @@ use atoll_lend::{Card, Directory, Secret};
 use atoll_memory::far::FarSpec;
 
 use self::peer::Peer;
-use self::stores::Row;
+use self::stores::{Content, Row};
 use super::output::Output;
 use super::pair::Cpus;
 use super::{BenchError, pin};
@@ -52,7 +52,7 @@ fn of_card(card: &Card, key: &[u8; 32], command: &str) -> Result<Option<Row>, Be
     let _ = control.introduce(command);
     let lenders = stores::borrowed(&card.label(), address, &control)?;
     let name = format!("hosts ({})", card.label());
-    stores::measure(name, &FarSpec::Hosts, Some(lenders), None).map(Some)
+    stores::measure(name, &FarSpec::Hosts, Some(lenders), None, Content::Half).map(Some)
 }
 
 /// Measures the lenders that are at work.
@@ -84,10 +84,10 @@ pub(super) fn bench(args: &FarBenchArgs) -> Result<(), BenchError> {
     );
     let mut rows = vec![stores::copies()?];
     for spec in [FarSpec::Ram, FarSpec::Lz4, FarSpec::Zstd, FarSpec::File(None)] {
-        rows.push(stores::measure(spec.to_string(), &spec, None, None)?);
+        rows.push(stores::measure(spec.to_string(), &spec, None, None, Content::Half)?);
     }
     rows.push(stores::bare(peer.bare)?);
-    rows.push(stores::hosts("hosts (loopback)", &mut peer, &key)?);
+    rows.push(stores::hosts("hosts (loopback)", &mut peer, &key, Content::Half)?);
     rows.extend(others()?);
     output.table("far", &stores::table(&rows))?;
     println!(

@@ -78,17 +78,27 @@ impl Row {
     }
 }
 
+/// What pages hold.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Content {
+    /// Numbers of which every second one is the same: compression saves about a half.
+    Half,
+    /// Random numbers, which do not compress.
+    Random,
+}
+
 /// Near memory of all pages.
 struct Near {
     memory: Mapping,
+    content: Content,
 }
 
 impl Near {
-    fn new() -> Result<Near, BenchError> {
+    fn new(content: Content) -> Result<Near, BenchError> {
         let bytes = PAGES * PAGE;
         let file = atoll_transport::memory_file::create("atoll-bench", bytes as u64)
             .map_err(failed("near memory"))?;
-        Ok(Near { memory: Mapping::of(&file, bytes, true).map_err(failed("near memory"))? })
+        Ok(Near { memory: Mapping::of(&file, bytes, true).map_err(failed("near memory"))?, content })
     }
 
     fn transfer(&self, page: usize) -> Transfer {
@@ -96,14 +106,15 @@ impl Near {
         unsafe { Transfer::new(page as u64, self.memory.base().as_ptr().add(page * PAGE)) }
     }
 
-    /// Fills all pages so that they differ from those of another fill and compress by about a half.
+    /// Fills all pages so that they differ from those of another fill.
     fn fill(&self, change: u64) {
         let mut state = 0x9e37_79b9_7f4a_7c15 ^ change;
         for word in 0..PAGES * PAGE / 8 {
             state ^= state << 13;
             state ^= state >> 7;
             state ^= state << 17;
-            let value = if word % 2 == 0 { state } else { change };
+            let is_random = self.content == Content::Random || word % 2 == 0;
+            let value = if is_random { state } else { change };
             // SAFETY: inside the mapping.
             unsafe { self.memory.base().as_ptr().cast::<u64>().add(word).write(value) };
         }
@@ -145,6 +156,7 @@ pub(super) fn measure(
     spec: &FarSpec,
     lenders: Option<Lenders>,
     mut peer: Option<&mut Peer>,
+    content: Content,
 ) -> Result<Row, BenchError> {
     let config = FarConfig {
         page_size: PAGE,
@@ -158,7 +170,7 @@ pub(super) fn measure(
     let far = AnyFar::new(spec, &config).map_err(failed("a far store"))?;
     let mut lane: Lane = far.lane(0).map_err(failed("a far store"))?;
     lane.attach().map_err(failed("a far store"))?;
-    let (near, order) = (Near::new()?, shuffled());
+    let (near, order) = (Near::new(content)?, shuffled());
     let failed = failed("a far store");
     near.fill(1);
     // Every page has its place before anything is measured.
@@ -188,7 +200,7 @@ pub(super) fn measure(
 
 /// Copies between two mappings: what no store can be faster than.
 pub(super) fn copies() -> Result<Row, BenchError> {
-    let (near, far, order) = (Near::new()?, Near::new()?, shuffled());
+    let (near, far, order) = (Near::new(Content::Half)?, Near::new(Content::Half)?, shuffled());
     near.fill(1);
     far.fill(2);
     let copy = |from: &Near, to: &Near, pages: usize, calls: usize| {
@@ -276,8 +288,13 @@ pub(super) fn stream(address: SocketAddr) -> Result<f64, BenchError> {
 }
 
 /// Measures the store of the lender of `peer`.
-pub(super) fn hosts(name: &str, peer: &mut Peer, key: &[u8; 32]) -> Result<Row, BenchError> {
+pub(super) fn hosts(
+    name: &str,
+    peer: &mut Peer,
+    key: &[u8; 32],
+    content: Content,
+) -> Result<Row, BenchError> {
     let control = Control::open(peer.lender, key, PATIENCE).map_err(failed("a lender"))?;
     let lenders = borrowed("bench", peer.lender, &control)?;
-    measure(name.to_owned(), &FarSpec::Hosts, Some(lenders), Some(peer))
+    measure(name.to_owned(), &FarSpec::Hosts, Some(lenders), Some(peer), content)
 }

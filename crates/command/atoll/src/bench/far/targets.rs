@@ -5,7 +5,7 @@
 
 use super::link::{Link, LinkError};
 use super::peer::Peer;
-use super::stores::{self, Row};
+use super::stores::{self, Content, Row};
 use super::{BATCH, PAGE};
 use crate::bench::BenchError;
 use crate::bench::output::{Output, verdict};
@@ -60,27 +60,36 @@ pub(super) fn over_link(
     };
     let mut peer = Peer::over(&link, gigabits, cpus, key)?;
     let has_ucx = perftest::installed();
-    let (mut streams, mut bares, mut rows, mut theirs) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let mut measured = Measured::default();
     for _ in 0..ROUNDS {
-        streams.push(stores::stream(peer.bare)?);
-        bares.push(stores::bare(peer.bare)?);
-        theirs.extend(has_ucx.then(|| ucx(cpus, Over::Link(peer.pid()))).flatten());
-        rows.push(stores::hosts("hosts", &mut peer, &key)?);
+        measured.streams.push(stores::stream(peer.bare)?);
+        measured.bares.push(stores::bare(peer.bare)?);
+        measured.theirs.extend(has_ucx.then(|| ucx(cpus, Over::Link(peer.pid()))).flatten());
+        measured.rows.push(stores::hosts("hosts", &mut peer, &key, Content::Random)?);
+        measured.halves.push(stores::hosts("hosts", &mut peer, &key, Content::Half)?);
     }
     drop(peer);
     drop(link);
-    print(output, gigabits, &streams, &bares, &rows, &theirs)?;
+    print(output, gigabits, &measured)?;
     Ok(Ok(()))
 }
 
-fn print(
-    output: &Output<'_>,
-    gigabits: u32,
-    streams: &[f64],
-    bares: &[Row],
-    rows: &[Row],
-    theirs: &[Ucx],
-) -> Result<(), BenchError> {
+/// What was measured over one link, an entry for each round.
+#[derive(Default)]
+struct Measured {
+    /// The bandwidth of a stream over TCP, in GB/s.
+    streams: Vec<f64>,
+    bares: Vec<Row>,
+    /// The lender, with pages that do not compress.
+    rows: Vec<Row>,
+    /// The lender, with pages that compress to a half.
+    halves: Vec<Row>,
+    /// Empty where UCX's test is not installed.
+    theirs: Vec<Ucx>,
+}
+
+fn print(output: &Output<'_>, gigabits: u32, measured: &Measured) -> Result<(), BenchError> {
+    let Measured { streams, bares, rows, halves, theirs } = measured;
     let stream = best(streams, |rate| *rate);
     println!(
         "a link of {gigabits} Gbit/s between two namespaces; medians of {ROUNDS} rounds, the best of bandwidths\n"
@@ -100,6 +109,8 @@ fn print(
         row("UCX, get", ucx(|ucx| ucx.get), None);
     }
     row("hosts", Some(page), Some(batch));
+    let half = best(halves, Row::rate);
+    row("hosts, pages that shrink by half", Some(median(halves, |row| row.load)), Some(half));
     output.table(&format!("far-{gigabits}"), &table)?;
     if stream.max(ucx_rate.unwrap_or(0.0)) * 8.0 < f64::from(gigabits) * 0.8 {
         println!(
@@ -131,6 +142,10 @@ fn print(
     println!(
         "a batch of {BATCH} has {share:.2} of the bandwidth of {whose}, {full:.2} GB/s; target: at least {LEAST_SHARE}: {}",
         verdict(share >= LEAST_SHARE)
+    );
+    println!(
+        "batches of pages that shrink by half move {:.2} times as fast as those of pages that do not, as far as they are packed on the way",
+        half / batch
     );
     let lender = |part: usize| median(rows, |row| row.lender.map_or(f64::NAN, |us| us[part]));
     println!(
