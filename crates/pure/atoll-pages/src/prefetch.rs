@@ -205,15 +205,58 @@ enum Match {
     Again,
 }
 
+/// The last faults outside of streams, the newest first.
+#[derive(Debug)]
+struct History {
+    /// Page numbers plus one, so that 0 is an empty place.
+    entries: [u64; HISTORY],
+    /// Where in these pages.
+    parts: [u32; HISTORY],
+}
+
+impl History {
+    const EMPTY: History = History { entries: [0; HISTORY], parts: [0; HISTORY] };
+
+    fn push(&mut self, (page, part): Place) {
+        // A fault on the newest page again, which was lost to another worker's need, is no progress.
+        let entry = page.wrapping_add(1);
+        if self.entries[0] != entry {
+            self.entries.copy_within(..HISTORY - 1, 1);
+            self.parts.copy_within(..HISTORY - 1, 1);
+            (self.entries[0], self.parts[0]) = (entry, part);
+        }
+    }
+
+    /// The fault of this age, 0 the newest.
+    fn at(&self, age: usize) -> Option<Place> {
+        Some((self.entries[age].checked_sub(1)?, self.parts[age]))
+    }
+
+    /// The ages of faults on pages that may be [`MAX_STRIDE`] off at most: all of those, and some that share the lower half of their number.
+    fn within_reach(&self, page: u64) -> impl Iterator<Item = usize> + use<> {
+        let least = page.wrapping_add(1).wrapping_sub(MAX_STRIDE) as u32;
+        // Compilers make this loop a few instructions, and most faults have few others within their reach.
+        let mut is_near = [false; HISTORY];
+        for (is_near, &entry) in is_near.iter_mut().zip(&self.entries) {
+            *is_near = (entry as u32).wrapping_sub(least) <= 2 * MAX_STRIDE as u32;
+        }
+        (0..HISTORY).filter(move |&age| is_near[age])
+    }
+
+    /// Whether a fault that is at least so old was on `page`, at a place in it for which `is_meant` holds.
+    fn has(&self, page: u64, from_age: usize, is_meant: impl Fn(u32) -> bool) -> bool {
+        let entry = page.wrapping_add(1);
+        let older = self.entries[from_age..].iter().zip(&self.parts[from_age..]);
+        entry != 0 && older.into_iter().any(|(&other, &part)| other == entry && is_meant(part))
+    }
+}
+
 /// The stream detector of one worker. Its size is fixed, it holds no address and every state of it is valid, so it
 /// may lie in shared memory. Not to be copied, as only one can follow a worker's faults.
 #[derive(Debug)]
 pub struct Prefetcher {
     streams: [Stream; STREAMS],
-    /// A ring of page numbers plus one, so that 0 is an empty place, and where in these pages.
-    history: [Place; HISTORY],
-    /// The oldest place in the ring, which is written next; the newest lies before it.
-    next: usize,
+    history: History,
     faults: u64,
     max: u32,
     blocks: Blocks,
@@ -225,8 +268,7 @@ impl Prefetcher {
     pub const fn new(max: u32, frames: u64) -> Self {
         let mut new = Self {
             streams: [const { Stream::FREE }; STREAMS],
-            history: [(0, 0); HISTORY],
-            next: 0,
+            history: History::EMPTY,
             faults: 0,
             max: 0,
             blocks: Blocks::ZERO,
@@ -318,13 +360,8 @@ impl Prefetcher {
     /// pages, which is hardly chance, else the shortest one of whole pages.
     fn progression(&self, (page, part): Place) -> Option<Step> {
         let (mut whole, mut between) = (None::<Step>, None::<Step>);
-        let by_age = || {
-            let (newer, older) = self.history.split_at(self.next);
-            let all = newer.iter().rev().chain(older.iter().rev());
-            all.map(|&(entry, part)| entry.checked_sub(1).map(|page| (page, part)))
-        };
-        for (age, earlier) in by_age().enumerate() {
-            let Some((earlier, its_part)) = earlier else { continue };
+        for age in self.history.within_reach(page) {
+            let Some((earlier, its_part)) = self.history.at(age) else { continue };
             let stride = page.wrapping_sub(earlier) as i64;
             if stride == 0 || stride.unsigned_abs() > MAX_STRIDE {
                 continue;
@@ -334,23 +371,18 @@ impl Prefetcher {
             };
             let (may_be_whole, may_be_between) =
                 (is_shorter(whole), part != its_part && stride.abs() > 1 && is_shorter(between));
-            if !may_be_whole && !may_be_between {
-                continue;
+            if may_be_whole
+                && let Some(first) = page.checked_add_signed(-2 * stride)
+                && self.history.has(first, age + 1, |_| true)
+            {
+                whole = Some(Step::whole(stride));
             }
-            let Some(first) = page.checked_add_signed(-2 * stride) else { continue };
-            // Where the one before both was, to the part of a page.
-            let exact = Step::of_parts(2 * i64::from(its_part) - i64::from(part)).from((first, 0), 1);
-            for entry in by_age().skip(age + 1).flatten() {
-                if may_be_whole && entry.0 == first {
-                    whole = Some(Step::whole(stride));
-                    if !may_be_between {
-                        break;
-                    }
-                }
-                if may_be_between && entry == exact {
+            if may_be_between && let Some(first) = page.checked_add_signed(-2 * stride) {
+                // Where the one before both was, to the part of a page.
+                let exact = Step::of_parts(2 * i64::from(its_part) - i64::from(part)).from((first, 0), 1);
+                if self.history.has(exact.0, age + 1, |part| part == exact.1) {
                     let parts = i64::from(part) - i64::from(its_part);
                     between = Some(Step::of_parts(stride * i64::from(PARTS) + parts));
-                    break;
                 }
             }
         }
@@ -360,12 +392,7 @@ impl Prefetcher {
         }
     }
 
-    fn remember(&mut self, (page, part): Place) {
-        // A fault on the newest page again, which was lost to another worker's need, is no progress.
-        let entry = page.wrapping_add(1);
-        if self.history[(self.next + HISTORY - 1) % HISTORY].0 != entry {
-            self.history[self.next] = (entry, part);
-            self.next = (self.next + 1) % HISTORY;
-        }
+    fn remember(&mut self, place: Place) {
+        self.history.push(place);
     }
 }

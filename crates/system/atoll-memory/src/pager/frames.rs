@@ -189,7 +189,7 @@ impl Frames {
     #[inline]
     fn map_words(&self, frame: u32) -> impl Iterator<Item = &'static AtomicU64> {
         let words = self.words.load(Ordering::Relaxed);
-        self.maps[frame as usize..].iter().step_by(self.page.len()).take(words)
+        (0..words).map(move |word| &self.maps[word * self.page.len() + frame as usize])
     }
 
     /// Whether the page is mapped in page table `table`.
