@@ -39,6 +39,12 @@ fn blocks_of_threads_that_came_meanwhile_were_pinned() {
     helper_as_natively("plain_threads.cc", "40M");
 }
 
+/// Small mappings were never paged: a program that had all of its data in them, as Ruby has, ended for want of near memory.
+#[test]
+fn small_mappings_took_all_of_near_memory() {
+    helper_as_natively("small_mappings.c", "24M");
+}
+
 /// `mprotect` of paged memory did nothing: a collector that protects pages never learned of a write.
 #[test]
 fn protections_were_ignored() {

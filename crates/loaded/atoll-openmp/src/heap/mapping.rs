@@ -10,7 +10,7 @@ use atoll_memory::layout;
 use atoll_memory::sys::{self, Errno};
 
 use super::large::Content;
-use super::{large, mapped_over, os, shared, unpaged};
+use super::{large, mapped_over, os, overflow, shared, unpaged};
 use crate::start::{forked, segment, take_over};
 use crate::{arch, state};
 use atoll_nodes::files;
@@ -105,7 +105,7 @@ unsafe extern "C" fn map(
     {
         return kernel();
     }
-    if take_over::is_taken() && stays_with_kernel(len, prot, flags) {
+    if take_over::is_taken() && stays_with_kernel(len, prot, flags, caller) {
         return kernel();
     }
     if shared::is_wanted(flags) && !segment::is_on() && !atoll_nodes::active() {
@@ -124,9 +124,18 @@ unsafe extern "C" fn map(
 }
 
 /// Whether a mapping stays the kernel's in a program that had no OpenMP at its start: memory that processes share after a fork;
-/// small mappings, which are often protected to stop threads by signals; and addresses that are only reserved.
-fn stays_with_kernel(len: usize, prot: c_int, flags: c_int) -> bool {
-    flags & libc::MAP_SHARED != 0 || len < large::LEAST || prot == libc::PROT_NONE
+/// addresses that are only reserved; and small mappings, which are often protected to stop threads by signals. As small blocks do, these stay
+/// as long as they do not take too much of near memory: Ruby has all of its objects in mappings of 16K.
+fn stays_with_kernel(len: usize, prot: c_int, flags: c_int, caller: usize) -> bool {
+    if flags & libc::MAP_SHARED != 0 || prot == libc::PROT_NONE {
+        return true;
+    }
+    let usual = libc::PROT_READ | libc::PROT_WRITE;
+    let stays = len < large::LEAST && (prot != usual || !overflow::wants(len, caller));
+    if stays {
+        overflow::note(len);
+    }
+    stays
 }
 
 /// Replaces a part of the arena that is to be protected by a mapping of the kernel's with the same content. For programs that
