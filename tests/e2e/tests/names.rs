@@ -144,3 +144,21 @@ fn a_program_with_a_read_of_its_own() {
         assert_eq!((run.status, &run.stdout), (Some(0), &alone.stdout), "{}", run.told());
     }
 }
+
+/// A C++ program with jemalloc ended at its first `delete`, managed or not: jemalloc's `operator new` made a block of its own, and its
+/// `operator delete` passed it to atoll's `free`.
+#[test]
+fn blocks_of_another_allocators_operator_new_were_freed_by_libcs() {
+    let library = helper_with("other_allocator.cc", &["-shared", "-fPIC"]);
+    let library = library.to_str().expect("UTF-8");
+    let ways: [&[&str]; 2] = [&[], &["-fno-openmp"]];
+    for options in ways {
+        for linked in [&[][..], &["-DOWN"], &["-Wl,--no-as-needed", library]] {
+            let program = helper_with("operators.cc", &[options, linked].concat());
+            let natively = native(&program).run().exits(0);
+            for near in ["--near 40M", "--near none", "--near 1G"] {
+                Atoll::new(&program).with(near).no_summary().run().like(&natively);
+            }
+        }
+    }
+}

@@ -135,7 +135,7 @@ fn a_limit_that_was_not_applied_was_told_at_the_end() {
     // With a limit the program would be managed once it needs memory, which it does not.
     let told = Atoll::new(&program).with("--near 8M").run().exits(0);
     assert_eq!(told.text(), "it ran\n");
-    told.says("none of them needed an eighth of near memory");
+    told.says("none of them asked libc for an eighth of near memory");
     let failed = Atoll::new(&program).with("--near 50% --require").no_summary().run().exits(70);
     assert_eq!(failed.says("nothing was managed, which --require asks for").text(), "it ran\n");
     let refused = Atoll::new(&program).with("--require").no_summary().run().exits(70);

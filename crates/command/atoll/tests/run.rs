@@ -110,7 +110,7 @@ fn a_program_that_was_not_managed_is_said_once() {
         (end.status, end.stderr.as_str()),
         (
             Some(0),
-            "atoll: nothing was managed: neither true nor what it started uses OpenMP, and none of them needed an eighth of the memory \
+            "atoll: nothing was managed: neither true nor what it started uses OpenMP, and none of them asked libc for an eighth of the memory \
              that the machine can give\n"
         )
     );

@@ -104,11 +104,11 @@ pub(crate) fn at_end(args: &RunArgs, checked: Checked, control: &Control, name: 
                 "the program that needed memory runs as it is".to_owned()
             } else if control.settings.near_automatic != 0 {
                 format!(
-                    "neither {name} nor what it started uses OpenMP, and none of them needed an eighth of the memory that the machine can give"
+                    "neither {name} nor what it started uses OpenMP, and none of them asked libc for an eighth of the memory that the machine can give"
                 )
             } else {
                 format!(
-                    "neither {name} nor what it started uses OpenMP, and none of them needed an eighth of near memory, or 8M"
+                    "neither {name} nor what it started uses OpenMP, and none of them asked libc for an eighth of near memory, or 8M"
                 )
             }
         }

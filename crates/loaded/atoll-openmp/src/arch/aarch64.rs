@@ -165,6 +165,31 @@ macro_rules! call_with_caller_seventh {
     };
 }
 
+/// The body of a function of up to three arguments that has `$body` called with its return address as the fourth. Where that returns 0, the
+/// function whose address is in the static `$next` is called in its place, with the arguments that came in.
+macro_rules! call_or_jump_on {
+    ($body:ident, $next:ident) => {
+        core::arch::naked_asm!(
+            "stp x0, x1, [sp, #-32]!",
+            "stp x2, x30, [sp, #16]",
+            "mov x3, x30",
+            "bl {body}",
+            "mov x9, x0",
+            "ldp x2, x30, [sp, #16]",
+            "ldp x0, x1, [sp], #32",
+            "cbz x9, 2f",
+            "mov x0, x9",
+            "ret",
+            "2:",
+            "adrp x9, {next}",
+            "ldr x9, [x9, :lo12:{next}]",
+            "br x9",
+            body = sym $body,
+            next = sym $next,
+        )
+    };
+}
+
 /// The body of a function of seven arguments that has `$body` called with its return address as the eighth.
 macro_rules! call_with_caller_eighth {
     ($body:ident) => {
@@ -353,7 +378,7 @@ macro_rules! return_from_signal {
 }
 
 pub(crate) use {
-    call_then_jump, call_with_arguments, call_with_caller_eighth, call_with_caller_ninth,
+    call_or_jump_on, call_then_jump, call_with_arguments, call_with_caller_eighth, call_with_caller_ninth,
     call_with_caller_seventh, call_with_frame_of_one, fork_on, jump_to, jump_to_name, return_from_signal,
     thread_on,
 };

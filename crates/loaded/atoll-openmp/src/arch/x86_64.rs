@@ -171,6 +171,30 @@ macro_rules! call_with_caller_seventh {
     };
 }
 
+/// The body of a function of up to three arguments that has `$body` called with its return address as the fourth. Where that returns 0, the
+/// function whose address is in the static `$next` is called in its place, with the arguments that came in.
+macro_rules! call_or_jump_on {
+    ($body:ident, $next:ident) => {
+        core::arch::naked_asm!(
+            "push rdi",
+            "push rsi",
+            "push rdx",
+            "mov rcx, [rsp + 24]",
+            "call {body}",
+            "pop rdx",
+            "pop rsi",
+            "pop rdi",
+            "test rax, rax",
+            "jz 2f",
+            "ret",
+            "2:",
+            "jmp qword ptr [rip + {next}]",
+            body = sym $body,
+            next = sym $next,
+        )
+    };
+}
+
 /// The body of a function of seven arguments that has `$body` called with its return address as the eighth: repeats the argument
 /// on the stack.
 macro_rules! call_with_caller_eighth {
@@ -373,7 +397,7 @@ macro_rules! return_from_signal {
 }
 
 pub(crate) use {
-    call_then_jump, call_with_arguments, call_with_caller_eighth, call_with_caller_ninth,
+    call_or_jump_on, call_then_jump, call_with_arguments, call_with_caller_eighth, call_with_caller_ninth,
     call_with_caller_seventh, call_with_frame_of_one, fork_on, jump_to, jump_to_name, return_from_signal,
     thread_on,
 };

@@ -132,7 +132,7 @@ fn is_ready(size: usize, caller: usize) -> bool {
     state::heap_ready()
 }
 
-extern "C" fn malloc_for(size: usize, caller: usize) -> *mut c_void {
+pub(super) extern "C" fn malloc_for(size: usize, caller: usize) -> *mut c_void {
     if !is_ready(size, caller) {
         // SAFETY: a plain allocation call.
         return unsafe { __libc_malloc(size) };
@@ -229,7 +229,7 @@ unsafe extern "C" fn realloc_for(block: *mut c_void, size: usize, caller: usize)
     }
 }
 
-extern "C" fn memalign_for(alignment: usize, size: usize, caller: usize) -> *mut c_void {
+pub(super) extern "C" fn memalign_for(alignment: usize, size: usize, caller: usize) -> *mut c_void {
     if !is_ready(size, caller) {
         // SAFETY: a plain allocation call.
         return unsafe { __libc_memalign(alignment, size) };
