@@ -442,3 +442,16 @@ fn limits_of_files_and_addresses() {
         }
     }
 }
+
+/// A program that limited its own address space had no memory from then on, and one that limited its files was ended: to the kernel the
+/// arena's addresses and files are the program's.
+#[test]
+fn a_programs_own_limits_were_those_of_the_arena() {
+    for options in [&[][..], &["-fno-openmp"]] {
+        let program = helper_with("own_limits.c", options);
+        let natively = native(&program).run().exits(0);
+        for way in ["--near 64M", "--near 64M --far file", "--near none", "--page-tables shared --near 64M"] {
+            Atoll::new(&program).with(way).no_summary().run().like(&natively);
+        }
+    }
+}

@@ -20,8 +20,8 @@ pub enum Limited {
     AddressSpace(u64),
 }
 
-/// Addresses that a managed program has reserved, at least.
-const ADDRESSES: u64 = 32 << 40;
+/// Bytes of addresses that suffice for all that is reserved in a managed program.
+pub const ADDRESSES: u64 = 32 << 40;
 
 /// Checks that the limits are such that a program can be managed.
 ///

@@ -7,6 +7,7 @@
 //! `table` is the long list of calls that need no more than that. `stdio` makes streams common to all workers, `far_streams` to
 //! all nodes. `sync` makes pthread objects wake workers in other processes, `node_sync` on other nodes. `signals` keeps SIGBUS
 //! ours; `process` is about beginning and ending processes. `random` and `environment` replace state that libc keeps privately.
+//! `limits` are those that the program sets for itself.
 //! `replay` repeats mappings in the other workers. `travel` makes what libc allocates for the program lie where other nodes see
 //! it.
 
@@ -18,6 +19,7 @@ mod environment;
 mod far_streams;
 mod io;
 mod lend;
+mod limits;
 mod node_sync;
 mod one_at_a_time;
 mod other_processes;

@@ -7,7 +7,6 @@
 const STAT: usize = size_of::<libc::stat>();
 const STATFS: usize = size_of::<libc::statfs>();
 const TIME: usize = size_of::<libc::timespec>();
-const RLIMIT: usize = size_of::<libc::rlimit>();
 const ADDRESS: usize = 128;
 const SET: usize = size_of::<libc::fd_set>();
 const FLOCK: usize = size_of::<libc::flock>();
@@ -145,12 +144,6 @@ wrap! {
     clock_settime(clock: v, time: r(TIME));
     gettimeofday(to: w(TIME), zone: w(8));
     getrusage(who: v, to: w(144));
-    getrlimit(resource: v, to: w(RLIMIT));
-    getrlimit64(resource: v, to: w(RLIMIT));
-    setrlimit(resource: v, limit: r(RLIMIT));
-    setrlimit64(resource: v, limit: r(RLIMIT));
-    prlimit(pid: v, resource: v, limit: r(RLIMIT), to: w(RLIMIT));
-    prlimit64(pid: v, resource: v, limit: r(RLIMIT), to: w(RLIMIT));
     uname(to: w(size_of::<libc::utsname>()));
     sysinfo(to: w(size_of::<libc::sysinfo>()));
     times(to: w(32));
