@@ -7,7 +7,7 @@ use crate::places::Places;
 use crate::plan::{self, PROGRAMS, Program};
 use crate::prediction::{self, Prediction};
 use crate::sheet::Sheet;
-use crate::{Options, links, paper, report, targets};
+use crate::{Options, fair, links, paper, report, targets};
 
 /// The most runs over a link, as these take longest.
 const LINK_RUNS: u32 = 3;
@@ -17,6 +17,14 @@ const LINK_RUNS: u32 = 3;
 /// # Errors
 /// If something is missing.
 pub(crate) fn full(options: &Options) -> Result<bool, Error> {
+    let only_fair = Options {
+        no_micro: true,
+        no_programs: true,
+        no_predictions: true,
+        no_links: true,
+        ..options.clone()
+    };
+    let options = if options.only_fair { &only_fair } else { options };
     let places = Places::new(options)?;
     let paper = paper::popcorn()?;
     let chosen = |name: &str| options.programs.is_empty() || options.programs.iter().any(|p| p == name);
@@ -85,6 +93,15 @@ pub(crate) fn full(options: &Options) -> Result<bool, Error> {
         }
         lines.extend(targets::links(&links));
         wrong.extend(links.wrong.iter().cloned());
+    }
+
+    // Large classes are not for a quick look.
+    if options.only_fair || !options.no_fair && !options.quick {
+        let found = fair::measure(&places, chosen, runs.min(LINK_RUNS))?;
+        println!("a CPU for each node; medians\n{}", found.table());
+        lines.extend(found.targets());
+        lines.extend(found.skipped.iter().map(|why| format!("skipped: {why}")));
+        wrong.extend(found.wrong.iter().cloned());
     }
 
     println!("targets");

@@ -1,9 +1,11 @@
 //! `nodes`: runs programs on one node and on several, side by side, and measures single steps between nodes.
 //!
 //! Start reading at [`full`]. `sheet` measures one program, `micro` single steps, and `message` the transport alone.
-//! `prediction` asks the simulator, `links` measures nodes over a network, and `targets` prints the targets.
+//! `prediction` asks the simulator, `links` measures nodes over a network, `fair` nodes that have a CPU each, and `targets` prints the
+//! targets.
 
 mod error;
+mod fair;
 mod full;
 mod links;
 mod message;
@@ -28,7 +30,7 @@ use clap::Parser;
 /// Measures programs on one node and on several under every protocol, and what single steps cost
 ///
 /// Local nodes share this machine's CPUs. Nothing else should run meanwhile.
-#[derive(Parser, Debug)]
+#[derive(Parser, Clone, Debug)]
 #[command(name = "nodes", max_term_width = 100)]
 pub(crate) struct Options {
     /// Use class S, and 3 runs unless --runs says otherwise
@@ -70,6 +72,14 @@ pub(crate) struct Options {
     /// Leave shaped links out
     #[arg(long)]
     no_links: bool,
+
+    /// Leave out nodes that have a CPU each
+    #[arg(long)]
+    no_fair: bool,
+
+    /// Measure nothing but nodes that have a CPU each
+    #[arg(long, conflicts_with = "no_fair")]
+    only_fair: bool,
 
     /// Cut a run after this number of seconds; it counts for nothing
     #[arg(long, value_name = "SECONDS", default_value_t = 120)]

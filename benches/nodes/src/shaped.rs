@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use atoll_transport::transport::Ucx;
 
 /// The interface of each node.
-const DEVICE: &str = "veth-atoll";
+pub(crate) const DEVICE: &str = "veth-atoll";
 /// The bytes that may pass at once: some hundred microseconds' worth, as a card's queue holds.
 const BURST: &str = "2mb";
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -48,7 +48,7 @@ impl Route {
     pub(crate) fn name(&self) -> String {
         match self {
             Route::Loopback => "TCP, loopback".to_owned(),
-            Route::Link(link) => format!("TCP, {} Gbit/s", link.gbit_s),
+            Route::Link(link) => format!("TCP, {}", link.rate()),
         }
     }
 }
@@ -92,6 +92,16 @@ impl Link {
             }
         }
         Ok(link)
+    }
+
+    /// The names of the two namespaces.
+    pub(crate) fn names(&self) -> &[String; 2] {
+        &self.names
+    }
+
+    /// How fast the link is, in words.
+    pub(crate) fn rate(&self) -> String {
+        format!("{} Gbit/s", self.gbit_s)
     }
 
     /// Moves this process, which must have one thread, into a node's namespace.

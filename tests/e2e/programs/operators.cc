@@ -42,7 +42,9 @@ int main() {
     int thrown = 0;
     std::set_new_handler(handler);
     try {
-        delete[] new char[absurd];
+        // The compiler leaves out what nobody could see.
+        char *volatile block = new char[absurd];
+        delete[] block;
     } catch (const std::bad_alloc &) {
         ++thrown;
     }
@@ -51,15 +53,19 @@ int main() {
     } catch (const std::bad_alloc &) {
         ++thrown;
     }
-    char *none = new (std::nothrow) char[absurd];
+    char *volatile none = new (std::nothrow) char[absurd];
     std::printf("handled %d thrown %d none %d\n", handled, thrown, none == nullptr);
 
 #ifdef OWN
     made = gone = 0;
-    delete new int(1);
-    delete[] new int[10];
-    delete new (std::nothrow) int(2);
-    delete[] new (std::nothrow) int[10];
+    int *volatile one = new int(1);
+    delete one;
+    int *volatile ten = new int[10];
+    delete[] ten;
+    one = new (std::nothrow) int(2);
+    delete one;
+    ten = new (std::nothrow) int[10];
+    delete[] ten;
     ::operator delete(::operator new(100), std::size_t(100));
     std::printf("made %ld gone %ld\n", made, gone);
 #endif

@@ -162,3 +162,17 @@ fn blocks_of_another_allocators_operator_new_were_freed_by_libcs() {
         }
     }
 }
+
+/// Where `operator new` has no memory C++'s own library throws, also one that came with a plugin.
+#[test]
+fn plugins_in_cpp_hear_that_there_is_no_memory() {
+    let plugin = helper_with("plugin.cc", &["-shared", "-fPIC", "-fno-openmp"]);
+    for options in [&["-fno-openmp"][..], &[]] {
+        let host = helper_with("plugin_host.c", options);
+        let natively = native(&host).arg(&plugin).run().exits(0);
+        assert_eq!(natively.text(), "2000\n");
+        for near in ["--near none", "--near 40M"] {
+            Atoll::new(&host).arg(&plugin).with(near).no_summary().run().like(&natively);
+        }
+    }
+}

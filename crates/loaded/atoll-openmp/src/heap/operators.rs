@@ -57,15 +57,30 @@ fn find_out() -> bool {
     replaced
 }
 
+/// The libraries of C++ that may have come with a plugin, whose names the rest of the program does not see.
+const LIBRARIES: [&CStr; 3] = [c"libstdc++.so.6", c"libc++abi.so.1", c"libc++.so.1"];
+
 /// Finds the operator that would have been called without this library.
 #[cold]
 fn find_next(next: &AtomicUsize, name: &CStr) {
+    let in_library = |library: &CStr| {
+        // SAFETY: C strings; the library stays loaded as long as its caller is.
+        unsafe {
+            let handle = libc::dlopen(library.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD);
+            if handle.is_null() { std::ptr::null_mut() } else { libc::dlsym(handle, name.as_ptr()) }
+        }
+    };
     // SAFETY: a C string.
-    let address = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) } as usize;
-    if address == 0 {
+    let mut address = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
+    for library in LIBRARIES {
+        if address.is_null() {
+            address = in_library(library);
+        }
+    }
+    if address.is_null() {
         state::give_up(134, "a C++ program has no memory left, and no library of C++ to tell it");
     }
-    next.store(address, Ordering::Relaxed);
+    next.store(address as usize, Ordering::Relaxed);
 }
 
 /// Defines operators, named as compilers name them. `new`: takes a size. `aligned`: takes a size and an alignment. `delete`: takes a block,

@@ -1,0 +1,277 @@
+//! Nodes that own their CPUs: two nodes with a CPU each beside one node on one CPU, which is what a user compares who adds a host.
+//!
+//! Each node's processes, its agent among them, run on one CPU alone, with one worker a node. Programs run in classes large enough that a
+//! region takes 10 ms or more, with no flag but the hosts, over shared memory and over the links of `shaped`.
+
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use atoll_bench_common::table;
+
+use crate::error::Error;
+use crate::places::Places;
+use crate::process;
+use crate::shaped::{self, Link};
+use crate::sheet;
+use crate::stats::median;
+
+/// The rates of the links in Gbit/s.
+const RATES: [u32; 2] = [10, 56];
+/// The routes that are measured: shared memory, then each link.
+const ROUTES: usize = 1 + RATES.len();
+/// No program may be slower on two nodes than on one by more than this.
+const LEAST: f64 = 0.98;
+
+/// A program, its arguments, and how many times as fast it is to be over shared memory and over the last link.
+struct Program {
+    name: &'static str,
+    arguments: &'static [&'static str],
+    aims: [f64; 2],
+}
+
+const fn program(name: &'static str, arguments: &'static [&'static str], aims: [f64; 2]) -> Program {
+    Program { name, arguments, aims }
+}
+
+/// The programs for which the issue sets a target. Steps of solvers are alike, so that some of them are enough.
+const PROGRAMS: [Program; 9] = [
+    program("ep", &["A"], [1.7, 1.6]),
+    program("lavamd", &["A"], [1.7, 1.6]),
+    program("blackscholes", &["A"], [1.7, 1.6]),
+    program("kmeans", &["A"], [1.7, 1.6]),
+    program("bt", &["A", "--iterations", "12"], [1.3, 1.2]),
+    program("sp", &["A", "--iterations", "12"], [1.3, 1.2]),
+    program("cg", &["B", "--iterations", "3"], [1.3, 1.2]),
+    program("stencil", &["A"], [1.3, 1.2]),
+    program("lud", &["A"], [LEAST, LEAST]),
+];
+
+/// What one program took.
+struct Row {
+    program: &'static Program,
+    /// Seconds on one node.
+    one: Vec<f64>,
+    /// Seconds on two nodes, by route.
+    two: [Vec<f64>; ROUTES],
+}
+
+/// All that was measured.
+#[derive(Default)]
+pub(crate) struct Fair {
+    rows: Vec<Row>,
+    /// The names of the routes.
+    routes: Vec<String>,
+    pub(crate) skipped: Vec<String>,
+    pub(crate) wrong: Vec<String>,
+}
+
+/// A command that starts nodes on their CPUs, in place of ssh. Removed when dropped.
+struct Starter {
+    path: PathBuf,
+    hosts: [String; 2],
+}
+
+impl Starter {
+    /// Hosts of this machine's own namespace, or those of a link.
+    fn new(link: Option<&Link>) -> Result<Starter, Error> {
+        let hosts = link.map_or(["cpu0".into(), "cpu1".into()], |link| link.names().clone());
+        let name = format!("atoll-bench-starter-{}-{}", std::process::id(), hosts[0]);
+        let path = std::env::temp_dir().join(name);
+        let inside = if link.is_some() { "ip netns exec \"$host\" " } else { "" };
+        let script = format!(
+            "#!/bin/sh\nhost=$1\nshift\ncpu=1\n[ \"$host\" = {} ] && cpu=0\nexec taskset -c $cpu {inside}sh -c \"$*\"\n",
+            hosts[0]
+        );
+        let failed = |e| Error::at("write", &path, e);
+        fs::write(&path, script).map_err(failed)?;
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).map_err(failed)?;
+        Ok(Starter { path, hosts })
+    }
+
+    fn flags(&self, link: Option<&Link>) -> Vec<OsString> {
+        let mut flags = vec![format!("--hosts={}", self.hosts.join(",")).into(), "--rsh".into()];
+        flags.push(self.path.clone().into());
+        if link.is_some() {
+            flags.extend(["--transport", "ucx", "--network", shaped::DEVICE].map(OsString::from));
+        }
+        flags
+    }
+}
+
+impl Drop for Starter {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Measures the programs for which `chosen` holds, each `runs` times in each way.
+///
+/// # Errors
+/// If something cannot be started.
+pub(crate) fn measure(places: &Places, chosen: impl Fn(&str) -> bool, runs: u32) -> Result<Fair, Error> {
+    let mut fair = Fair::default();
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    if cpus < 2 {
+        fair.skipped.push("nodes that own their CPUs: there is one CPU only".to_owned());
+        return Ok(fair);
+    }
+    fair.rows = PROGRAMS
+        .iter()
+        .filter(|program| chosen(program.name))
+        .map(|program| Row { program, one: Vec::new(), two: Default::default() })
+        .collect();
+    let mut links = vec![None];
+    if let Err(why) = shaped::available() {
+        fair.skipped.push(format!("nodes that own their CPUs, over UCX: {why}"));
+    } else {
+        for rate in RATES {
+            match Link::new(rate) {
+                Ok(link) => links.push(Some(link)),
+                Err(why) => fair.skipped.push(format!("a link of {rate} Gbit/s: {why}")),
+            }
+        }
+    }
+    fair.routes = links.iter().map(|link| link.as_ref().map_or("memory".to_owned(), Link::rate)).collect();
+    for round in 1..=runs {
+        places.say(&format!("a CPU for each node, round {round} of {runs}"));
+        for index in 0..fair.rows.len() {
+            let program = fair.rows[index].program;
+            let mut time = |what: &str, words: Vec<OsString>, workers: u32| {
+                run(places, program, what, words, workers, &mut fair.wrong)
+            };
+            let one = time("one node", ["taskset", "-c", "0"].map(OsString::from).into(), 1)?;
+            let mut two = Vec::new();
+            for (link, route) in links.iter().zip(&fair.routes) {
+                let starter = Starter::new(link.as_ref())?;
+                let found = time(&format!("two nodes, {route}"), starter.flags(link.as_ref()), 2)?;
+                two.push(found);
+            }
+            fair.rows[index].one.extend(one);
+            for (all, found) in fair.rows[index].two.iter_mut().zip(two) {
+                all.extend(found);
+            }
+        }
+    }
+    Ok(fair)
+}
+
+/// Runs a program once with `workers`; on one node with `words` before `atoll`, on two with them as flags. Returns its seconds.
+fn run(
+    places: &Places,
+    program: &Program,
+    what: &str,
+    words: Vec<OsString>,
+    workers: u32,
+    wrong: &mut Vec<String>,
+) -> Result<Option<f64>, Error> {
+    let (before, flags) = if workers == 1 { (words, Vec::new()) } else { (Vec::new(), words) };
+    let atoll: OsString = places.atoll.clone().into();
+    let run = ["run", "--summary", "none", "--workers"].map(OsString::from);
+    let path: &Path = &places.program(program.name);
+    let mut all = before;
+    all.push(atoll);
+    all.extend(run);
+    all.push(workers.to_string().into());
+    all.extend(flags);
+    all.push("--".into());
+    all.push(path.into());
+    all.extend(program.arguments.iter().map(OsString::from));
+    let name = format!("{} {}", program.name, program.arguments.join(" "));
+    let outcome = process::run(&all, &[("OMP_NUM_THREADS", workers.to_string())], places.timeout)?;
+    match sheet::sample(&outcome) {
+        Ok(sample) => {
+            places.say(&format!("{name} {what}: {:.3} s", sample.seconds));
+            Ok(Some(sample.seconds))
+        }
+        Err(why) => {
+            places.say(&format!("{name} {what}: {why}"));
+            wrong.push(format!("{name}, {what}: {why}"));
+            Ok(None)
+        }
+    }
+}
+
+impl Row {
+    /// How many times as fast the program is on two nodes over the route of this number.
+    fn times(&self, route: usize) -> Option<f64> {
+        let (one, two) = (median(self.one.iter().copied())?, median(self.two[route].iter().copied())?);
+        Some(one / two)
+    }
+}
+
+impl Fair {
+    /// Seconds, and how many times as fast two nodes are.
+    pub(crate) fn table(&self) -> String {
+        let mut head = vec![String::new(), "one node, s".to_owned()];
+        for route in &self.routes {
+            head.extend([format!("two, {route}, s"), "times as fast".to_owned()]);
+        }
+        let number = |value: Option<f64>, digits: usize| {
+            value.map_or_else(|| "-".to_owned(), |value| format!("{value:.digits$}"))
+        };
+        let mut rows = vec![head];
+        for row in &self.rows {
+            let name = format!("{} {}", row.program.name, row.program.arguments.join(" "));
+            let mut cells = vec![name, number(median(row.one.iter().copied()), 3)];
+            for route in 0..self.routes.len() {
+                cells.push(number(median(row.two[route].iter().copied()), 3));
+                cells.push(number(row.times(route), 2));
+            }
+            rows.push(cells);
+        }
+        table(&rows)
+    }
+
+    /// A line for each program's target, and one for the least gain of all.
+    pub(crate) fn targets(&self) -> Vec<String> {
+        let met = |is_met: bool| if is_met { "met" } else { "not met" };
+        let last = self.routes.len().saturating_sub(1);
+        let mut lines = Vec::new();
+        for row in &self.rows {
+            for (route, aim) in [(0, row.program.aims[0]), (last, row.program.aims[1])] {
+                if let Some(times) = row.times(route).filter(|_| route == 0 || last == RATES.len()) {
+                    lines.push(format!(
+                        "{} on two nodes with a CPU each, {}: at least {aim} times as fast as on one: {times:.2}  {}",
+                        row.program.name,
+                        self.routes[route],
+                        met(times >= aim)
+                    ));
+                }
+            }
+        }
+        let all =
+            self.rows.iter().flat_map(|row| (0..self.routes.len()).filter_map(|route| row.times(route)));
+        if let Some(least) = all.min_by(f64::total_cmp) {
+            lines.push(format!(
+                "the same, every program over every route: at least {LEAST}: least {least:.2}  {}",
+                met(least >= LEAST)
+            ));
+        }
+        lines
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_target_has_its_line_and_the_slowest_program_one_more() {
+        let row = |program, one, memory, slow, fast| Row {
+            program,
+            one: vec![one],
+            two: [vec![memory], vec![slow], vec![fast]],
+        };
+        let fair = Fair {
+            rows: vec![row(&PROGRAMS[0], 4.0, 2.0, 2.2, 2.1), row(&PROGRAMS[8], 1.0, 1.1, 1.0, 1.0)],
+            routes: ["memory", "10 Gbit/s", "56 Gbit/s"].map(str::to_owned).into(),
+            ..Fair::default()
+        };
+        let lines = fair.targets();
+        assert_eq!(lines.len(), 5);
+        assert!(lines[0].ends_with("at least 1.7 times as fast as on one: 2.00  met"), "{}", lines[0]);
+        assert!(lines[4].ends_with("least 0.91  not met"), "{}", lines[4]);
+    }
+}
