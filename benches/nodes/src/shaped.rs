@@ -65,7 +65,7 @@ impl Link {
     /// # Errors
     /// Why this machine cannot.
     pub(crate) fn new(gbit_s: u32) -> Result<Link, String> {
-        let name = |node: u32| format!("atoll-bench-{}-{node}", std::process::id());
+        let name = |node: u32| format!("atoll-bench-{}-{gbit_s}-{node}", std::process::id());
         // If a later step fails, everything made before is removed again.
         let link = Link { names: [name(0), name(1)], gbit_s };
         let [first, second] = &link.names;
