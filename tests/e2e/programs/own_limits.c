@@ -1,5 +1,5 @@
-/* Limits its own address space and the size of its files, as programs with an option for the memory they may take do. Then it computes, maps a
- * file and looks its limits up. */
+/* Limits its own address space and the size of its files, as programs with an option for the memory they may take do, before it needs memory if
+ * it has an argument. Then it computes, maps a file and looks its limits up. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -18,10 +18,18 @@ static void show(const char *what, int resource) {
     printf("%s %llu %llu\n", what, (unsigned long long)limit.rlim_cur, (unsigned long long)limit.rlim_max);
 }
 
-int main(void) {
-    unsigned char *first = malloc(BYTES);
-    if (!first) return 1;
-    memset(first, 1, BYTES);
+static unsigned char *make(void) {
+    unsigned char *block = malloc(BYTES);
+    if (!block) {
+        perror("malloc");
+        exit(1);
+    }
+    return memset(block, 1, BYTES);
+}
+
+int main(int count, char **words) {
+    (void)words;
+    unsigned char *first = count > 1 ? NULL : make();
     struct rlimit *limit = malloc(sizeof *limit), before, wrong = {2, 1};
     *limit = (struct rlimit){(rlim_t)2 << 30, (rlim_t)3 << 30};
     if (setrlimit(RLIMIT_AS, limit) != 0) perror("setrlimit");
@@ -31,6 +39,7 @@ int main(void) {
     *limit = (struct rlimit){(rlim_t)64 << 20, (rlim_t)128 << 20};
     if (setrlimit(RLIMIT_FSIZE, limit) != 0) perror("setrlimit");
     printf("wrong %d\n", setrlimit(RLIMIT_AS, &wrong) == -1 && errno == EINVAL);
+    if (!first) first = make();
     show("addresses", RLIMIT_AS);
     show("files", RLIMIT_FSIZE);
 

@@ -449,9 +449,13 @@ fn limits_of_files_and_addresses() {
 fn a_programs_own_limits_were_those_of_the_arena() {
     for options in [&[][..], &["-fno-openmp"]] {
         let program = helper_with("own_limits.c", options);
-        let natively = native(&program).run().exits(0);
-        for way in ["--near 64M", "--near 64M --far file", "--near none", "--page-tables shared --near 64M"] {
-            Atoll::new(&program).with(way).no_summary().run().like(&natively);
+        for words in ["", "first"] {
+            let natively = native(&program).args(words).run().exits(0);
+            for way in
+                ["--near 64M", "--near 64M --far file", "--near none", "--page-tables shared --near 64M"]
+            {
+                Atoll::new(&program).args(words).with(way).no_summary().run().like(&natively);
+            }
         }
     }
 }

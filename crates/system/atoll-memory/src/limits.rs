@@ -3,6 +3,8 @@
 //! Asked by the launcher, which makes shared memory first, and by the runtime, as a shell script behind `atoll run` may set limits of
 //! its own.
 
+use crate::sys;
+
 /// A limit that is in the way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Limited {
@@ -28,13 +30,14 @@ pub const ADDRESSES: u64 = 32 << 40;
 /// # Errors
 /// The first limit that is in the way.
 pub fn check() -> Result<(), Limited> {
-    let soft = |resource| {
-        // SAFETY: plain data, valid for writes.
-        unsafe {
-            let mut limit: libc::rlimit = std::mem::zeroed();
-            let known = libc::getrlimit(resource, &raw mut limit) == 0;
-            if known { limit.rlim_cur } else { libc::RLIM_INFINITY }
-        }
+    // The kernel's own, as the runtime's `getrlimit` tells the program what it has set itself.
+    let soft = |resource: u32| {
+        let mut limit = [libc::RLIM_INFINITY; 2];
+        // SAFETY: two words, the soft limit first, as the kernel's structure is.
+        let known = unsafe {
+            sys::syscall(libc::SYS_prlimit64, [0, resource as usize, 0, limit.as_mut_ptr().addr(), 0, 0])
+        };
+        if known.is_ok() { limit[0] } else { libc::RLIM_INFINITY }
     };
     judge(soft(libc::RLIMIT_FSIZE), soft(libc::RLIMIT_AS))
 }

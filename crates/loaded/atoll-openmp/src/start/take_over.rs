@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 
 use atoll_memory::arena::{self, SetupError};
 use atoll_memory::control::{Control, EXIT_FAR, EXIT_SETUP, Handle, PageTables};
-use atoll_memory::{layout, sys};
+use atoll_memory::{layout, limits, sys};
 
 use super::share::PinnedFile;
 use super::{constructor, forked, objects, process, signal};
@@ -180,6 +180,7 @@ fn take(control: &'static Control) {
             "needs memory, too, and is left alone, as atoll manages one program a run: --near is not applied to it",
         );
     }
+    wrap::make_room_in_limits();
     if let Some(why) = missing(control) {
         control.program.store(0, Ordering::Release);
         STATE.store(NOT, Ordering::Release);
@@ -207,6 +208,9 @@ fn take(control: &'static Control) {
 
 /// Why the process cannot be managed, found before anything is changed; `None` if it can.
 fn missing(control: &Control) -> Option<String> {
+    if let Err(limited) = limits::check() {
+        return Some(limited.to_string());
+    }
     match constructor::open_faults(control) {
         Err(why) => return Some(why),
         Ok(faults) => sys::close(faults.0),

@@ -3,7 +3,8 @@
 //!
 //! To the kernel the terabytes of addresses that atoll reserves are the program's, and the arena's memory is files of that size. Programs
 //! that limit themselves to some gigabytes, as SPAdes does, would get no memory any more. So the kernel's limit is so much higher, and the
-//! program finds the one that it set. `atoll_memory::limits` has the limits that a program already begins with.
+//! program finds the one that it set. A process that is only watched may be a shell that limits what it starts, so its limits are the
+//! kernel's until it is managed. `atoll_memory::limits` has the limits that a program already begins with.
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -59,6 +60,33 @@ fn kernel(process: usize, resource: usize, new: usize, old: usize) -> Result<usi
     unsafe { sys::syscall(libc::SYS_prlimit64, [process, resource, new, old, 0, 0]) }
 }
 
+/// Has the kernel keep these limits, with room for what is reserved in a managed program.
+fn apply(asked: &Asked, limits: Limit, is_managed: bool) -> Result<(), Errno> {
+    let resource = asked.resource as usize;
+    let mut now: Limit = [0; 2];
+    kernel(0, resource, 0, (&raw mut now).addr())?;
+    let room = if is_managed { ADDRESSES } else { 0 };
+    let try_with = |most: u64| {
+        let raised: Limit = limits.map(|limit| limit.saturating_add(room).min(most));
+        kernel(0, resource, (&raw const raised).addr(), 0)
+    };
+    // A program that another one limited may not go beyond what it has.
+    match try_with(u64::MAX) {
+        Err(Errno(libc::EPERM)) => try_with(now[1])?,
+        result => result?,
+    };
+    Ok(())
+}
+
+/// Makes room in the limits that this process has set, which is about to be managed. Where the kernel refuses, it cannot be managed.
+pub(crate) fn make_room() {
+    for asked in &ASKED {
+        if let Some(limits) = asked.get() {
+            let _ = apply(asked, limits, true);
+        }
+    }
+}
+
 /// Sets a limit that is raised.
 fn set(asked: &Asked, [soft, hard]: Limit) -> Result<(), Errno> {
     let resource = asked.resource as usize;
@@ -71,15 +99,7 @@ fn set(asked: &Asked, [soft, hard]: Limit) -> Result<(), Errno> {
     if hard > asked.get().map_or(now[1], |asked| asked[1]) && unsafe { libc::geteuid() } != 0 {
         return Err(Errno(libc::EPERM));
     }
-    let apply = |most: u64| {
-        let raised: Limit = [soft, hard].map(|limit| limit.saturating_add(ADDRESSES).min(most));
-        kernel(0, resource, (&raw const raised).addr(), 0)
-    };
-    // A program that another one limited may not go beyond what it has.
-    match apply(u64::MAX) {
-        Err(Errno(libc::EPERM)) => apply(now[1])?,
-        result => result?,
-    };
+    apply(asked, [soft, hard], state::pager().is_some())?;
     asked.set([soft, hard]);
     Ok(())
 }

@@ -45,6 +45,7 @@ use crate::state;
 pub(crate) use environment::begin as begin_environment;
 pub(crate) use far_streams::carry_out;
 pub(crate) use io::pread64;
+pub(crate) use limits::make_room as make_room_in_limits;
 pub(crate) use process::{end_by_node, end_node, serve_request};
 pub(crate) use signals::keep_alternate_stack;
 
