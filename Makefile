@@ -43,7 +43,7 @@ bench-quick: build ## Measure the same with small classes, in a short time
 bench-defaults: build ## Measure atoll with no flag but --near on twelve programs, beside Linux swap: 40 minutes on a quiet machine
 	$(BENCH) --no-flags --csv $(TARGET)/out-of-core-defaults.csv
 
-bench-nodes: build ## Measure programs on one node and on several, single steps, predictions: half an hour on a quiet machine
+bench-nodes: build ## Measure programs on one node and on several, single steps, predictions: three quarters of an hour on a quiet machine
 	$(NODES) --csv $(TARGET)/nodes.csv
 
 bench-nodes-quick: build ## Measure nodes with small classes, in a short time
