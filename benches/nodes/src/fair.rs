@@ -6,29 +6,35 @@
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use atoll_bench_common::table;
 
 use crate::error::Error;
+use crate::links::RATES;
 use crate::places::Places;
 use crate::process;
+use crate::report::number;
 use crate::shaped::{self, Link};
 use crate::sheet;
 use crate::stats::median;
+use crate::targets::{SLOWER, line};
 
-/// The rates of the links in Gbit/s.
-const RATES: [u32; 2] = [10, 56];
 /// The routes that are measured: shared memory, then each link.
 const ROUTES: usize = 1 + RATES.len();
-/// No program may be slower on two nodes than on one by more than this.
-const LEAST: f64 = 0.98;
 
 /// A program, its arguments, and how many times as fast it is to be over shared memory and over the last link.
 struct Program {
     name: &'static str,
     arguments: &'static [&'static str],
     aims: [f64; 2],
+}
+
+impl Program {
+    /// Its name and its arguments.
+    fn words(&self) -> String {
+        format!("{} {}", self.name, self.arguments.join(" "))
+    }
 }
 
 const fn program(name: &'static str, arguments: &'static [&'static str], aims: [f64; 2]) -> Program {
@@ -45,7 +51,7 @@ const PROGRAMS: [Program; 9] = [
     program("sp", &["A", "--iterations", "12"], [1.3, 1.2]),
     program("cg", &["B", "--iterations", "3"], [1.3, 1.2]),
     program("stencil", &["A"], [1.3, 1.2]),
-    program("lud", &["A"], [LEAST, LEAST]),
+    program("lud", &["A"], [SLOWER, SLOWER]),
 ];
 
 /// What one program took.
@@ -67,16 +73,17 @@ pub(crate) struct Fair {
     pub(crate) wrong: Vec<String>,
 }
 
-/// A command that starts nodes on their CPUs, in place of ssh. Removed when dropped.
+/// A command that starts nodes on their CPUs, in place of ssh. Removed when dropped, as the link is.
 struct Starter {
     path: PathBuf,
     hosts: [String; 2],
+    /// Without one, both hosts are this machine.
+    link: Option<Link>,
 }
 
 impl Starter {
-    /// Hosts of this machine's own namespace, or those of a link.
-    fn new(link: Option<&Link>) -> Result<Starter, Error> {
-        let hosts = link.map_or(["cpu0".into(), "cpu1".into()], |link| link.names().clone());
+    fn new(link: Option<Link>) -> Result<Starter, Error> {
+        let hosts = link.as_ref().map_or(["cpu0".into(), "cpu1".into()], |link| link.names().clone());
         let name = format!("atoll-bench-starter-{}-{}", std::process::id(), hosts[0]);
         let path = std::env::temp_dir().join(name);
         let inside = if link.is_some() { "ip netns exec \"$host\" " } else { "" };
@@ -87,13 +94,19 @@ impl Starter {
         let failed = |e| Error::at("write", &path, e);
         fs::write(&path, script).map_err(failed)?;
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).map_err(failed)?;
-        Ok(Starter { path, hosts })
+        Ok(Starter { path, hosts, link })
     }
 
-    fn flags(&self, link: Option<&Link>) -> Vec<OsString> {
+    /// The name of the route between the nodes.
+    fn route(&self) -> String {
+        self.link.as_ref().map_or("memory".to_owned(), Link::rate)
+    }
+
+    /// The flags of `atoll run` for these nodes.
+    fn flags(&self) -> Vec<OsString> {
         let mut flags = vec![format!("--hosts={}", self.hosts.join(",")).into(), "--rsh".into()];
         flags.push(self.path.clone().into());
-        if link.is_some() {
+        if self.link.is_some() {
             flags.extend(["--transport", "ucx", "--network", shaped::DEVICE].map(OsString::from));
         }
         flags
@@ -122,64 +135,46 @@ pub(crate) fn measure(places: &Places, chosen: impl Fn(&str) -> bool, runs: u32)
         .filter(|program| chosen(program.name))
         .map(|program| Row { program, one: Vec::new(), two: Default::default() })
         .collect();
-    let mut links = vec![None];
+    let mut starters = vec![Starter::new(None)?];
     if let Err(why) = shaped::available() {
         fair.skipped.push(format!("nodes that own their CPUs, over UCX: {why}"));
     } else {
         for rate in RATES {
             match Link::new(rate) {
-                Ok(link) => links.push(Some(link)),
+                Ok(link) => starters.push(Starter::new(Some(link))?),
                 Err(why) => fair.skipped.push(format!("a link of {rate} Gbit/s: {why}")),
             }
         }
     }
-    fair.routes = links.iter().map(|link| link.as_ref().map_or("memory".to_owned(), Link::rate)).collect();
+    fair.routes = starters.iter().map(Starter::route).collect();
     for round in 1..=runs {
         places.say(&format!("a CPU for each node, round {round} of {runs}"));
-        for index in 0..fair.rows.len() {
-            let program = fair.rows[index].program;
-            let mut time = |what: &str, words: Vec<OsString>, workers: u32| {
-                run(places, program, what, words, workers, &mut fair.wrong)
-            };
-            let one = time("one node", ["taskset", "-c", "0"].map(OsString::from).into(), 1)?;
-            let mut two = Vec::new();
-            for (link, route) in links.iter().zip(&fair.routes) {
-                let starter = Starter::new(link.as_ref())?;
-                let found = time(&format!("two nodes, {route}"), starter.flags(link.as_ref()), 2)?;
-                two.push(found);
-            }
-            fair.rows[index].one.extend(one);
-            for (all, found) in fair.rows[index].two.iter_mut().zip(two) {
-                all.extend(found);
+        for row in &mut fair.rows {
+            let (path, arguments) = (places.program(row.program.name), row.program.arguments);
+            let mut words: Vec<OsString> = ["taskset", "-c", "0"].map(OsString::from).into();
+            words.extend(places.under_atoll(1, Vec::new(), &path, arguments));
+            row.one.extend(run(places, row.program, "one node", &words, 1, &mut fair.wrong)?);
+            for (starter, seconds) in starters.iter().zip(&mut row.two) {
+                let words = places.under_atoll(2, starter.flags(), &path, arguments);
+                let what = format!("two nodes, {}", starter.route());
+                seconds.extend(run(places, row.program, &what, &words, 2, &mut fair.wrong)?);
             }
         }
     }
     Ok(fair)
 }
 
-/// Runs a program once with `workers`; on one node with `words` before `atoll`, on two with them as flags. Returns its seconds.
+/// Runs a program once by these words, with `workers`. Returns its seconds.
 fn run(
     places: &Places,
     program: &Program,
     what: &str,
-    words: Vec<OsString>,
+    words: &[OsString],
     workers: u32,
     wrong: &mut Vec<String>,
 ) -> Result<Option<f64>, Error> {
-    let (before, flags) = if workers == 1 { (words, Vec::new()) } else { (Vec::new(), words) };
-    let atoll: OsString = places.atoll.clone().into();
-    let run = ["run", "--summary", "none", "--workers"].map(OsString::from);
-    let path: &Path = &places.program(program.name);
-    let mut all = before;
-    all.push(atoll);
-    all.extend(run);
-    all.push(workers.to_string().into());
-    all.extend(flags);
-    all.push("--".into());
-    all.push(path.into());
-    all.extend(program.arguments.iter().map(OsString::from));
-    let name = format!("{} {}", program.name, program.arguments.join(" "));
-    let outcome = process::run(&all, &[("OMP_NUM_THREADS", workers.to_string())], places.timeout)?;
+    let outcome = process::run(words, &[("OMP_NUM_THREADS", workers.to_string())], places.timeout)?;
+    let name = program.words();
     match sheet::sample(&outcome) {
         Ok(sample) => {
             places.say(&format!("{name} {what}: {:.3} s", sample.seconds));
@@ -208,13 +203,9 @@ impl Fair {
         for route in &self.routes {
             head.extend([format!("two, {route}, s"), "times as fast".to_owned()]);
         }
-        let number = |value: Option<f64>, digits: usize| {
-            value.map_or_else(|| "-".to_owned(), |value| format!("{value:.digits$}"))
-        };
         let mut rows = vec![head];
         for row in &self.rows {
-            let name = format!("{} {}", row.program.name, row.program.arguments.join(" "));
-            let mut cells = vec![name, number(median(row.one.iter().copied()), 3)];
+            let mut cells = vec![row.program.words(), number(median(row.one.iter().copied()), 3)];
             for route in 0..self.routes.len() {
                 cells.push(number(median(row.two[route].iter().copied()), 3));
                 cells.push(number(row.times(route), 2));
@@ -226,28 +217,23 @@ impl Fair {
 
     /// A line for each program's target, and one for the least gain of all.
     pub(crate) fn targets(&self) -> Vec<String> {
-        let met = |is_met: bool| if is_met { "met" } else { "not met" };
-        let last = self.routes.len().saturating_sub(1);
+        let figure = |times: f64| Some(format!("{times:.2}"));
         let mut lines = Vec::new();
         for row in &self.rows {
-            for (route, aim) in [(0, row.program.aims[0]), (last, row.program.aims[1])] {
-                if let Some(times) = row.times(route).filter(|_| route == 0 || last == RATES.len()) {
-                    lines.push(format!(
-                        "{} on two nodes with a CPU each, {}: at least {aim} times as fast as on one: {times:.2}  {}",
-                        row.program.name,
-                        self.routes[route],
-                        met(times >= aim)
-                    ));
-                }
+            for (route, aim) in [(0, row.program.aims[0]), (ROUTES - 1, row.program.aims[1])] {
+                let Some(name) = self.routes.get(route) else { continue };
+                let target = format!(
+                    "{} on two nodes with a CPU each, {name}: at least {aim} times as fast as on one",
+                    row.program.name
+                );
+                lines.extend(row.times(route).map(|times| line(&target, figure(times), times >= aim)));
             }
         }
         let all =
             self.rows.iter().flat_map(|row| (0..self.routes.len()).filter_map(|route| row.times(route)));
         if let Some(least) = all.min_by(f64::total_cmp) {
-            lines.push(format!(
-                "the same, every program over every route: at least {LEAST}: least {least:.2}  {}",
-                met(least >= LEAST)
-            ));
+            let target = format!("the same, every program over every route: at least {SLOWER}");
+            lines.push(line(&target, Some(format!("least {least:.2}")), least >= SLOWER));
         }
         lines
     }

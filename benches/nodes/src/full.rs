@@ -17,14 +17,6 @@ const LINK_RUNS: u32 = 3;
 /// # Errors
 /// If something is missing.
 pub(crate) fn full(options: &Options) -> Result<bool, Error> {
-    let only_fair = Options {
-        no_micro: true,
-        no_programs: true,
-        no_predictions: true,
-        no_links: true,
-        ..options.clone()
-    };
-    let options = if options.only_fair { &only_fair } else { options };
     let places = Places::new(options)?;
     let paper = paper::popcorn()?;
     let chosen = |name: &str| options.programs.is_empty() || options.programs.iter().any(|p| p == name);

@@ -16,7 +16,7 @@ use crate::sheet;
 use crate::stats::median;
 
 /// The rates of the links in Gbit/s: those of the paper's machines.
-const RATES: [u32; 2] = [10, 56];
+pub(crate) const RATES: [u32; 2] = [10, 56];
 const PAGE: usize = 4096;
 /// The settings in which programs are run over a link.
 pub(crate) const SETTINGS: [Setting; 2] = [Setting::Sc, Setting::SmartPrefetch];

@@ -30,7 +30,7 @@ use clap::Parser;
 /// Measures programs on one node and on several under every protocol, and what single steps cost
 ///
 /// Local nodes share this machine's CPUs. Nothing else should run meanwhile.
-#[derive(Parser, Clone, Debug)]
+#[derive(Parser, Debug)]
 #[command(name = "nodes", max_term_width = 100)]
 pub(crate) struct Options {
     /// Use class S, and 3 runs unless --runs says otherwise
@@ -99,7 +99,18 @@ pub(crate) struct Options {
 }
 
 fn main() -> ExitCode {
-    match full::full(&Options::parse()) {
+    let mut options = Options::parse();
+    if options.only_fair {
+        for others in [
+            &mut options.no_micro,
+            &mut options.no_programs,
+            &mut options.no_predictions,
+            &mut options.no_links,
+        ] {
+            *others = true;
+        }
+    }
+    match full::full(&options) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {

@@ -1,6 +1,6 @@
 //! Finds files, and makes one run of one program in one setting.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -87,17 +87,27 @@ impl Places {
         program: &Path,
         arguments: &[String],
     ) -> Result<Output, Error> {
-        let mut words: Vec<OsString> = Vec::new();
-        if let Some(flags) = setting.flags(nodes) {
-            words.push(self.atoll.clone().into());
-            let run =
-                ["run", "--summary", "json", "--workers", &self.workers.to_string()].map(OsString::from);
-            words.extend(run);
-            words.extend(flags);
-            words.push("--".into());
-        }
-        words.push(program.into());
-        words.extend(arguments.iter().map(OsString::from));
+        let words = match setting.flags(nodes) {
+            Some(flags) => self.under_atoll(self.workers, flags, program, arguments),
+            None => std::iter::once(program.into()).chain(arguments.iter().map(OsString::from)).collect(),
+        };
         process::run(&words, &[("OMP_NUM_THREADS", self.workers.to_string())], self.timeout)
+    }
+
+    /// Returns the words that run a program under atoll, with these flags.
+    pub(crate) fn under_atoll(
+        &self,
+        workers: u32,
+        flags: Vec<OsString>,
+        program: &Path,
+        arguments: &[impl AsRef<OsStr>],
+    ) -> Vec<OsString> {
+        let run = ["run", "--summary", "json", "--workers", &workers.to_string()].map(OsString::from);
+        let mut words: Vec<OsString> = vec![self.atoll.clone().into()];
+        words.extend(run);
+        words.extend(flags);
+        words.extend(["--".into(), program.into()]);
+        words.extend(arguments.iter().map(|word| word.as_ref().to_owned()));
+        words
     }
 }

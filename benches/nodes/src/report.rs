@@ -16,13 +16,18 @@ fn or_dash(value: Option<String>) -> String {
     value.unwrap_or_else(|| "-".to_owned())
 }
 
+/// Returns a number with so many digits behind the point, or a dash.
+pub(crate) fn number(value: Option<f64>, digits: usize) -> String {
+    or_dash(value.map(|value| format!("{value:.digits$}")))
+}
+
 /// Returns the medians of all programs in all settings.
 pub(crate) fn times(sheets: &[Sheet]) -> String {
     let mut rows =
         vec![std::iter::once(String::new()).chain(Setting::ALL.map(|s| s.to_string())).collect::<Vec<_>>()];
     for sheet in sheets {
         let mut row = vec![format!("{} {}", sheet.program.name, sheet.class)];
-        row.extend(sheet.cells.iter().map(|cell| or_dash(cell.seconds().map(|s| format!("{s:.3}")))));
+        row.extend(sheet.cells.iter().map(|cell| number(cell.seconds(), 3)));
         rows.push(row);
     }
     table(&rows)
@@ -113,7 +118,6 @@ pub(crate) fn predictions(predictions: &[Prediction], nodes: &[u32], paper: &Pap
 pub(crate) fn links(links: &Links, sheets: &[Sheet]) -> String {
     let mut steps =
         vec![["", "remote read", "write upgrade", "UCX alone", "batched fetch"].map(str::to_owned).to_vec()];
-    let number = |value: Option<f64>, digits: usize| or_dash(value.map(|v| format!("{v:.digits$}")));
     for route in &links.measured {
         let mut row = vec![route.name.clone()];
         row.extend([route.read, route.upgrade, Some(route.trip)].map(|us| number(us, 1)));

@@ -20,11 +20,11 @@ const FETCH_GB_S: f64 = 1.5;
 const BATCHED_PERCENT: f64 = 98.6;
 const REMOVED_PERCENT: f64 = 84.0;
 const FASTER: f64 = 1.11;
-const SLOWER: f64 = 0.98;
+pub(crate) const SLOWER: f64 = 0.98;
 const USED_PERCENT: f64 = 96.0;
 const COVERED_PERCENT: f64 = 79.0;
 
-fn line(target: &str, figure: Option<String>, met: bool) -> String {
+pub(crate) fn line(target: &str, figure: Option<String>, met: bool) -> String {
     let figure = figure.unwrap_or_else(|| "not measured".to_owned());
     format!("{target}: {figure}  {}", if met { "met" } else { "not met" })
 }

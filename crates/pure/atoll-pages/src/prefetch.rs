@@ -246,8 +246,8 @@ impl History {
     /// Whether a fault that is at least so old was on `page`, at a place in it for which `is_meant` holds.
     fn has(&self, page: u64, from_age: usize, is_meant: impl Fn(u32) -> bool) -> bool {
         let entry = page.wrapping_add(1);
-        let older = self.entries[from_age..].iter().zip(&self.parts[from_age..]);
-        entry != 0 && older.into_iter().any(|(&other, &part)| other == entry && is_meant(part))
+        let mut older = self.entries[from_age..].iter().zip(&self.parts[from_age..]);
+        entry != 0 && older.any(|(&other, &part)| other == entry && is_meant(part))
     }
 }
 
@@ -306,12 +306,12 @@ impl Prefetcher {
         }
         let Some(step) = self.progression(place) else {
             if self.max < BLOCK {
-                self.remember(place);
+                self.history.push(place);
                 return Window::single(page);
             }
             return match self.blocks.fault(page) {
                 Coming::Alone => {
-                    self.remember(place);
+                    self.history.push(place);
                     Window::single(page)
                 }
                 Coming::Whole(direction) => {
@@ -322,8 +322,8 @@ impl Prefetcher {
                         Direction::Forward => (end.saturating_sub(1), end),
                         Direction::Backward => (start + 1, start),
                     };
-                    self.remember((before, 0));
-                    self.remember((last, 0));
+                    self.history.push((before, 0));
+                    self.history.push((last, 0));
                     window
                 }
             };
@@ -371,13 +371,14 @@ impl Prefetcher {
             };
             let (may_be_whole, may_be_between) =
                 (is_shorter(whole), part != its_part && stride.abs() > 1 && is_shorter(between));
-            if may_be_whole
-                && let Some(first) = page.checked_add_signed(-2 * stride)
-                && self.history.has(first, age + 1, |_| true)
-            {
+            if !may_be_whole && !may_be_between {
+                continue;
+            }
+            let Some(first) = page.checked_add_signed(-2 * stride) else { continue };
+            if may_be_whole && self.history.has(first, age + 1, |_| true) {
                 whole = Some(Step::whole(stride));
             }
-            if may_be_between && let Some(first) = page.checked_add_signed(-2 * stride) {
+            if may_be_between {
                 // Where the one before both was, to the part of a page.
                 let exact = Step::of_parts(2 * i64::from(its_part) - i64::from(part)).from((first, 0), 1);
                 if self.history.has(exact.0, age + 1, |part| part == exact.1) {
@@ -390,9 +391,5 @@ impl Prefetcher {
             Some(step) if step.most() == 1 => whole,
             _ => between.or(whole),
         }
-    }
-
-    fn remember(&mut self, place: Place) {
-        self.history.push(place);
     }
 }

@@ -24,6 +24,8 @@ use crate::machine;
 
 /// How long lenders wait for each other, and for the run.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(60);
+/// The most that a lender of one run lends. It decides what its host can spare when it is asked.
+pub(super) const MOST_BYTES: u64 = 64 << 40;
 
 /// What the launcher must know of the lenders of its run.
 #[derive(Serialize, Deserialize)]
@@ -63,9 +65,6 @@ pub(super) fn lend_to_job(
     }
     Ok(())
 }
-
-/// The most that a lender of one run lends. It decides what its host can spare when it is asked.
-pub(super) const MOST_BYTES: u64 = 64 << 40;
 
 /// Lenders that were started for a run. They end when their sessions have ended.
 pub(crate) struct ForRun {

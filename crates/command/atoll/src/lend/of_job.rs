@@ -60,8 +60,7 @@ fn lend_now() -> Result<(), Error> {
     let signals = Ends::block().map_err(Error::Signals)?;
     let mut start = Start::detect(Some(TIMEOUT))?;
     let here = start.node();
-    let lends = lenders(&start).any(|node| node == here.0);
-    if lends {
+    if lenders(&start).any(|node| node == here.0) {
         return for_run::lend_to_job(start, MOST_BYTES, None, &signals);
     }
     start.exchange(&[], Some(TIMEOUT))?;
@@ -106,14 +105,14 @@ impl ForRun {
 fn find() -> Result<ForRun, JobError> {
     let mut start = Start::detect(Some(TIMEOUT))?;
     let count = start.nodes();
-    let is_alone = count == 1;
+    if count == 1 {
+        return Err(JobError::Alone);
+    }
     let has_lenders = lenders(&start).next().is_some();
+    // The others exchange, too, whether they lend or not.
     let given = start.exchange(&[], Some(TIMEOUT))?;
     let key = Secret::of(*start.secret().bytes()).key();
     start.finish()?;
-    if is_alone {
-        return Err(JobError::Alone);
-    }
     if !has_lenders {
         return Err(JobError::OneHost(count));
     }

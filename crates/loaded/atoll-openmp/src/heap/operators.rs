@@ -11,8 +11,8 @@ use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 
 use super::exports::{free, malloc_for, memalign_for};
-use crate::arch;
-use crate::state;
+use crate::wrap::c_name;
+use crate::{arch, state};
 
 /// What all other operators call, unless a library does otherwise.
 const BASES: [&CStr; 6] =
@@ -71,15 +71,14 @@ fn find_next(next: &AtomicUsize, name: &CStr) {
         }
     };
     // SAFETY: a C string.
-    let mut address = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
-    for library in LIBRARIES {
-        if address.is_null() {
-            address = in_library(library);
-        }
-    }
-    if address.is_null() {
-        state::give_up(134, "a C++ program has no memory left, and no library of C++ to tell it");
-    }
+    let behind = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
+    let mut places = std::iter::once(behind).chain(LIBRARIES.into_iter().map(in_library));
+    let Some(address) = places.find(|address| !address.is_null()) else {
+        state::give_up(
+            134,
+            "no library of C++ is loaded that has the operator `new` or `delete` to be called here",
+        );
+    };
     next.store(address as usize, Ordering::Relaxed);
 }
 
@@ -89,16 +88,12 @@ macro_rules! operators {
     ($($kind:ident $name:ident;)*) => {$(
         const _: () = {
             static NEXT: AtomicUsize = AtomicUsize::new(0);
-            const NAME: &CStr = match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
-                Ok(name) => name,
-                Err(_) => panic!("a name with a NUL"),
-            };
 
             /// Does the operator's work; 0 where the next one of its name is to do it.
             extern "C" fn work(first: usize, second: usize, _: usize, caller: usize) -> usize {
                 let done = if are_replaced() { 0 } else { operators!(@$kind first second caller) };
                 if done == 0 && NEXT.load(Ordering::Relaxed) == 0 {
-                    find_next(&NEXT, NAME);
+                    find_next(&NEXT, c_name!(stringify!($name)));
                 }
                 done
             }

@@ -49,33 +49,36 @@ impl Asked {
 static ASKED: [Asked; 2] = [Asked::new(libc::RLIMIT_AS), Asked::new(libc::RLIMIT_FSIZE)];
 
 /// What is noted of this resource, if its limits are raised.
-fn raised(resource: usize) -> Option<&'static Asked> {
+fn raised(resource: u32) -> Option<&'static Asked> {
     let is_managed = || state::pager().is_some() || take_over::is_watched();
-    ASKED.iter().find(|one| one.resource as usize == resource && (one.get().is_some() || is_managed()))
+    ASKED.iter().find(|one| one.resource == resource && (one.get().is_some() || is_managed()))
 }
 
 /// The kernel's own call; either pointer may be null.
-fn kernel(process: usize, resource: usize, new: usize, old: usize) -> Result<usize, Errno> {
+fn kernel(process: usize, resource: u32, new: usize, old: usize) -> Result<usize, Errno> {
     // SAFETY: the kernel fails where it cannot read or write.
-    unsafe { sys::syscall(libc::SYS_prlimit64, [process, resource, new, old, 0, 0]) }
+    unsafe { sys::syscall(libc::SYS_prlimit64, [process, resource as usize, new, old, 0, 0]) }
+}
+
+/// What the kernel keeps of this process.
+fn kept(resource: u32) -> Result<Limit, Errno> {
+    let mut limit: Limit = [0; 2];
+    kernel(0, resource, 0, (&raw mut limit).addr())?;
+    Ok(limit)
 }
 
 /// Has the kernel keep these limits, with room for what is reserved in a managed program.
 fn apply(asked: &Asked, limits: Limit, is_managed: bool) -> Result<(), Errno> {
-    let resource = asked.resource as usize;
-    let mut now: Limit = [0; 2];
-    kernel(0, resource, 0, (&raw mut now).addr())?;
     let room = if is_managed { ADDRESSES } else { 0 };
     let try_with = |most: u64| {
         let raised: Limit = limits.map(|limit| limit.saturating_add(room).min(most));
-        kernel(0, resource, (&raw const raised).addr(), 0)
+        kernel(0, asked.resource, (&raw const raised).addr(), 0).map(drop)
     };
-    // A program that another one limited may not go beyond what it has.
     match try_with(u64::MAX) {
-        Err(Errno(libc::EPERM)) => try_with(now[1])?,
-        result => result?,
-    };
-    Ok(())
+        // A program that another one limited may not go beyond what it has.
+        Err(Errno(libc::EPERM)) => try_with(kept(asked.resource)?[1]),
+        result => result,
+    }
 }
 
 /// Makes room in the limits that this process has set, which is about to be managed. Where the kernel refuses, it cannot be managed.
@@ -87,20 +90,14 @@ pub(crate) fn make_room() {
     }
 }
 
-/// Sets a limit that is raised.
-fn set(asked: &Asked, [soft, hard]: Limit) -> Result<(), Errno> {
-    let resource = asked.resource as usize;
-    let mut now: Limit = [0; 2];
-    kernel(0, resource, 0, (&raw mut now).addr())?;
-    if soft > hard {
-        return Err(Errno(libc::EINVAL));
-    }
+/// Sets a limit that is raised, where the program has found `before`.
+fn set(asked: &Asked, limits: Limit, before: Limit) -> Result<(), Errno> {
     // SAFETY: the call only asks for a number.
-    if hard > asked.get().map_or(now[1], |asked| asked[1]) && unsafe { libc::geteuid() } != 0 {
+    if limits[1] > before[1] && unsafe { libc::geteuid() } != 0 {
         return Err(Errno(libc::EPERM));
     }
-    apply(asked, [soft, hard], state::pager().is_some())?;
-    asked.set([soft, hard]);
+    apply(asked, limits, state::pager().is_some())?;
+    asked.set(limits);
     Ok(())
 }
 
@@ -108,13 +105,8 @@ fn set(asked: &Asked, [soft, hard]: Limit) -> Result<(), Errno> {
 ///
 /// # Safety
 /// The pointers are null, or valid.
-unsafe fn change(
-    process: usize,
-    resource: usize,
-    new: *const Limit,
-    old: *mut Limit,
-) -> Result<usize, Errno> {
-    // SAFETY: the call only asks for a number. A worker's own number is not the program's.
+unsafe fn change(process: usize, resource: u32, new: *const Limit, old: *mut Limit) -> Result<usize, Errno> {
+    // A worker's own number is not the program's.
     let is_own = process == 0 || process == super::process::getpid() as usize;
     let Some(asked) = raised(resource).filter(|_| is_own) else {
         // Of the program's memory the kernel gets copies, as some may be far.
@@ -129,14 +121,10 @@ unsafe fn change(
         }
         return Ok(result);
     };
-    let mut before: Limit = [0; 2];
-    match asked.get() {
-        Some(limit) => before = limit,
-        None => drop(kernel(0, resource, 0, (&raw mut before).addr())?),
-    }
+    let before = asked.get().map_or_else(|| kept(resource), Ok)?;
     if !new.is_null() {
         // SAFETY: the caller's promise.
-        set(asked, unsafe { new.read_unaligned() })?;
+        set(asked, unsafe { new.read_unaligned() }, before)?;
     }
     if !old.is_null() {
         // SAFETY: the caller's promise.
@@ -150,7 +138,7 @@ unsafe fn change(
 /// # Safety
 /// The same as for C's function.
 #[unsafe(no_mangle)]
-pub(super) unsafe extern "C" fn getrlimit(resource: usize, to: *mut c_void) -> c_int {
+pub(super) unsafe extern "C" fn getrlimit(resource: u32, to: *mut c_void) -> c_int {
     // SAFETY: the caller's promise.
     status(unsafe { change(0, resource, std::ptr::null(), to.cast()) })
 }
@@ -160,7 +148,7 @@ pub(super) unsafe extern "C" fn getrlimit(resource: usize, to: *mut c_void) -> c
 /// # Safety
 /// The same as for C's function.
 #[unsafe(no_mangle)]
-pub(super) unsafe extern "C" fn getrlimit64(resource: usize, to: *mut c_void) -> c_int {
+pub(super) unsafe extern "C" fn getrlimit64(resource: u32, to: *mut c_void) -> c_int {
     // SAFETY: the caller's promise.
     unsafe { getrlimit(resource, to) }
 }
@@ -170,7 +158,7 @@ pub(super) unsafe extern "C" fn getrlimit64(resource: usize, to: *mut c_void) ->
 /// # Safety
 /// The same as for C's function.
 #[unsafe(no_mangle)]
-pub(super) unsafe extern "C" fn setrlimit(resource: usize, limit: *const c_void) -> c_int {
+pub(super) unsafe extern "C" fn setrlimit(resource: u32, limit: *const c_void) -> c_int {
     // SAFETY: the caller's promise.
     status(unsafe { change(0, resource, limit.cast(), std::ptr::null_mut()) })
 }
@@ -180,7 +168,7 @@ pub(super) unsafe extern "C" fn setrlimit(resource: usize, limit: *const c_void)
 /// # Safety
 /// The same as for C's function.
 #[unsafe(no_mangle)]
-pub(super) unsafe extern "C" fn setrlimit64(resource: usize, limit: *const c_void) -> c_int {
+pub(super) unsafe extern "C" fn setrlimit64(resource: u32, limit: *const c_void) -> c_int {
     // SAFETY: the caller's promise.
     unsafe { setrlimit(resource, limit) }
 }
@@ -192,7 +180,7 @@ pub(super) unsafe extern "C" fn setrlimit64(resource: usize, limit: *const c_voi
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn prlimit(
     process: c_int,
-    resource: usize,
+    resource: u32,
     limit: *const c_void,
     to: *mut c_void,
 ) -> c_int {
@@ -207,7 +195,7 @@ pub(super) unsafe extern "C" fn prlimit(
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn prlimit64(
     process: c_int,
-    resource: usize,
+    resource: u32,
     limit: *const c_void,
     to: *mut c_void,
 ) -> c_int {

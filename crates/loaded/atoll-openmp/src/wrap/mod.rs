@@ -7,8 +7,7 @@
 //! `table` is the long list of calls that need no more than that. `stdio` makes streams common to all workers, `far_streams` to
 //! all nodes. `sync` makes pthread objects wake workers in other processes, `node_sync` on other nodes. `signals` keeps SIGBUS
 //! ours; `process` is about beginning and ending processes. `random` and `environment` replace state that libc keeps privately.
-//! `limits` are those that the program sets for itself.
-//! `replay` repeats mappings in the other workers. `travel` makes what libc allocates for the program lie where other nodes see
+//! `limits` are those that the program sets for itself. `replay` repeats mappings in the other workers. `travel` makes what libc allocates for the program lie where other nodes see
 //! it.
 
 #[macro_use]
@@ -47,6 +46,7 @@ pub(crate) use far_streams::carry_out;
 pub(crate) use io::pread64;
 pub(crate) use limits::make_room as make_room_in_limits;
 pub(crate) use process::{end_by_node, end_node, serve_request};
+pub(crate) use real::c_name;
 pub(crate) use signals::keep_alternate_stack;
 
 /// Prepares shared streams and the last exit handler, before the program's first instruction.

@@ -35,16 +35,25 @@ pub(super) fn address(cache: &AtomicUsize, name: &CStr) -> usize {
     }
 }
 
+/// A name that is known when this is compiled, as a C string.
+macro_rules! c_name {
+    ($name:expr) => {
+        const {
+            match std::ffi::CStr::from_bytes_with_nul(concat!($name, "\0").as_bytes()) {
+                Ok(name) => name,
+                Err(_) => panic!("a name with a NUL"),
+            }
+        }
+    };
+}
+
+pub(crate) use c_name;
+
 /// libc's function of that name, as a pointer of the given type.
 macro_rules! real {
     ($name:expr, $type:ty) => {{
         static CACHE: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
-        const NAME: &std::ffi::CStr =
-            match std::ffi::CStr::from_bytes_with_nul(concat!($name, "\0").as_bytes()) {
-                Ok(name) => name,
-                Err(_) => panic!("a name with a NUL"),
-            };
-        let at = $crate::wrap::real::address(&CACHE, NAME);
+        let at = $crate::wrap::real::address(&CACHE, $crate::wrap::c_name!($name));
         #[allow(unused_unsafe, reason = "used inside unsafe blocks, too")]
         // SAFETY: the named function of libc has this type, or one that is passed in the same registers.
         let function = unsafe { std::mem::transmute::<usize, $type>(at) };
