@@ -28,6 +28,12 @@ impl Held {
         // SAFETY: no pointers; our own child, which is not waited for yet.
         unsafe { libc::kill(self.pid(), signal) };
     }
+
+    /// The processes that it started and that live: a launcher's are those of its program.
+    fn children(&self) -> Vec<i32> {
+        let found = Command::new("pgrep").args(["-P", &self.pid().to_string()]).output().expect("pgrep");
+        text(&found.stdout).lines().map(|line| line.parse().expect("a number")).collect()
+    }
 }
 
 impl Drop for Held {
@@ -507,7 +513,10 @@ fn a_lender_that_left_is_used_again_when_it_is_started_anew() {
     let lenders = || {
         let live = hosts.on(0, atoll()).args(["top", "--json"]).output().expect("atoll");
         let runs: Vec<Value> = serde_json::from_slice(&live.stdout).expect("runs");
-        runs[0]["lenders"].as_array().expect("lenders").clone()
+        // All runs of the machine are there, those of tests beside this one, too.
+        let programs = run.children();
+        let ours = runs.iter().find(|one| programs.iter().any(|pid| one["pid"] == *pid)).expect("this run");
+        ours["lenders"].as_array().expect("lenders").clone()
     };
     wait_until("the run stores nothing anew", || {
         lenders().get(1).is_some_and(|lender| lender["pages_out"].as_u64() > Some(0))
@@ -554,9 +563,7 @@ fn a_lender_ends_at_once_at_the_second_signal() {
     let mut lender = hosts.lend(1, "512M", "rack1");
     let run = hosts.start("--near 14M");
     // The program cannot move its pages.
-    let found = Command::new("pgrep").args(["-P", &run.pid().to_string()]).output().expect("pgrep");
-    let processes: Vec<i32> =
-        text(&found.stdout).lines().map(|line| line.parse().expect("a number")).collect();
+    let processes = run.children();
     assert!(!processes.is_empty());
     // SAFETY: no pointers; the run's own processes.
     let signal = |signal| processes.iter().for_each(|process| _ = unsafe { libc::kill(*process, signal) });

@@ -18,9 +18,7 @@ pub fn give_up(status: i32, message: &str) -> ! {
         control.failure.compare_exchange(0, status, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     });
     if first {
-        sys::complain("atoll: ");
-        sys::complain(message);
-        sys::complain("\n");
+        sys::complain_whole(["atoll: ", message, "\n"]);
     }
     if let Some(control) = control() {
         let master = control.program.load(Ordering::Relaxed);

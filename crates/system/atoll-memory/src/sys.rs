@@ -259,8 +259,14 @@ pub fn sleep_ns(nanoseconds: i64) {
 
 /// Writes a message to standard error, whatever happens to it.
 pub fn complain(message: &str) {
-    // SAFETY: the string is valid for reads.
-    let _ = unsafe { syscall(libc::SYS_write, [2, message.as_ptr() as usize, message.len(), 0, 0, 0]) };
+    complain_whole([message]);
+}
+
+/// Writes a message in parts by one call, so that a process that is killed meanwhile has written all of it or nothing.
+pub fn complain_whole<const PARTS: usize>(parts: [&str; PARTS]) {
+    let parts = parts.map(|part| [part.as_ptr() as usize, part.len()]);
+    // SAFETY: address and length of each string, as the kernel's `iovec` has them.
+    let _ = unsafe { syscall(libc::SYS_writev, [2, parts.as_ptr() as usize, PARTS, 0, 0, 0]) };
 }
 
 /// Anonymous shared memory as a file, close-on-exec; `flags` adds to that (`MFD_HUGETLB`).

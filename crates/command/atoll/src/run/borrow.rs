@@ -243,13 +243,15 @@ fn lost(control: &'static control::Control, loss: &Loss) {
         eprintln!("atoll: the lender {label} is lost: {}; the run goes on without it", loss.why);
         return;
     }
-    if control.failure.compare_exchange(0, EXIT_FAR, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
-        eprintln!(
-            "atoll: far memory: the lender {label} is lost: {}; {pages} pages of this program were there and nowhere else \
-             (--far-copies 2 keeps two copies)",
-            loss.why
-        );
+    if control.failure.compare_exchange(0, EXIT_FAR, Ordering::Relaxed, Ordering::Relaxed).is_err() {
+        // Who gave up before ends the program, once it has said why.
+        return;
     }
+    eprintln!(
+        "atoll: far memory: the lender {label} is lost: {}; {pages} pages of this program were there and nowhere else \
+         (--far-copies 2 keeps two copies)",
+        loss.why
+    );
     let program = control.program.load(Ordering::Relaxed);
     if program > 0 {
         // SAFETY: no pointers. The process is this launcher's program, which nobody else waits for.
