@@ -46,6 +46,12 @@ pub trait Memory {
         let _ = to;
         self.read(page)
     }
+    /// Takes from the workers a page of zeros that none of them has used yet; it is then [taken](Memory::take). `false`: they have
+    /// used it, or nobody can tell, and nothing has changed.
+    fn seize_untouched(&mut self, page: Page) -> bool {
+        let _ = page;
+        false
+    }
     /// The content of the page's twin.
     fn read_twin(&mut self, page: Page) -> Self::Data;
     /// Keeps the page's content as a twin.
@@ -67,6 +73,8 @@ pub enum Message<D, F> {
     Ask(Page, Want),
     /// To the home: the request is served.
     Installed(Page),
+    /// To the home: the request to read is served, and the node has the only copy.
+    InstalledAlone(Page),
     /// To the home: the copy is gone.
     Dropped(Page),
     /// From the home: drop the copy.
@@ -409,8 +417,9 @@ impl<D: Clone + Eq + Hash + std::fmt::Debug, F: Clone + Eq + Hash + std::fmt::De
                 self.send_orders(page, &orders);
                 return Ok(());
             }
-            Message::Installed(page) => {
-                self.entry(page).installed(me, from, &mut orders)?;
+            Message::Installed(page) | Message::InstalledAlone(page) => {
+                let alone = matches!(message, Message::InstalledAlone(_));
+                self.entry(page).installed(me, from, alone, &mut orders)?;
                 self.send_orders(page, &orders);
                 return Ok(());
             }
@@ -435,7 +444,12 @@ impl<D: Clone + Eq + Hash + std::fmt::Debug, F: Clone + Eq + Hash + std::fmt::De
                 return Ok(());
             }
             Message::Invalidate(page) => (page, Event::Invalidate),
-            Message::Forward(page, _, Want::Read) => (page, Event::ForwardRead),
+            Message::Forward(page, _, Want::Read) => {
+                // Once only: nodes that take a page from each other before their workers could use it would do so for ever.
+                let first = !self.copies.contains_key(&page) && self.first_state(page) == State::Exclusive;
+                let untouched = first && !self.layout.watched && memory.seize_untouched(page);
+                (page, if untouched { Event::ForwardUntouched } else { Event::ForwardRead })
+            }
             Message::Forward(page, _, Want::Write) => (page, Event::ForwardWrite),
             Message::Grant(page) => (page, Event::Grant),
             Message::Data(page, Want::Read, _) => (page, Event::SharedData),
@@ -521,7 +535,7 @@ impl<D: Clone + Eq + Hash + std::fmt::Debug, F: Clone + Eq + Hash + std::fmt::De
                     let data = memory.read_twin(page);
                     self.send(to, Message::Data(page, Want::Read, data));
                 }
-                Action::SendExclusive => {
+                Action::SendExclusive | Action::SendUntouched => {
                     let data = memory.take(page);
                     self.send(to, Message::Data(page, Want::Write, data));
                 }
@@ -540,9 +554,13 @@ impl<D: Clone + Eq + Hash + std::fmt::Debug, F: Clone + Eq + Hash + std::fmt::De
                     }
                 }
                 Action::AckInvalidate => self.send(home, Message::Dropped(page)),
-                Action::AckInstalled => {
+                Action::AckInstalled | Action::AckAlone => {
                     self.asked -= 1;
-                    self.send(home, Message::Installed(page));
+                    let alone = *action == Action::AckAlone;
+                    self.send(
+                        home,
+                        if alone { Message::InstalledAlone(page) } else { Message::Installed(page) },
+                    );
                     self.settle();
                 }
                 Action::Defer => {

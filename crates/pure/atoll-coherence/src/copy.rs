@@ -48,7 +48,7 @@ names! {
         OpenFault,
         /// The page came, to be read.
         SharedData,
-        /// The page came, to be written; no other node has it.
+        /// The page came, to be written, though only to read it may have been asked for; no other node has it.
         ExclusiveData,
         /// Permission came to write the copy that is here.
         Grant,
@@ -56,6 +56,8 @@ names! {
         Invalidate,
         /// The home orders: send a copy to a node that reads, and keep one to read.
         ForwardRead,
+        /// The home orders: send a copy to a node that reads. No worker here has used the page, and it was taken from them.
+        ForwardUntouched,
         /// The home orders: send the copy to a node that writes, and drop it.
         ForwardWrite,
         /// The barrier orders: drop the copy, since others wrote the page.
@@ -104,6 +106,8 @@ names! {
         SendTwin,
         /// Take the page from the workers, and send the data, to be written.
         SendExclusive,
+        /// Send the page that is all zeros, to be written.
+        SendUntouched,
         /// Send the difference from the twin.
         SendDiff,
         /// Write the diff that came into the page.
@@ -112,6 +116,8 @@ names! {
         AckInvalidate,
         /// Tell the home that the request is served.
         AckInstalled,
+        /// Tell the home that the request to read is served, and that no other node has a copy.
+        AckAlone,
         /// Handle this event again when the last diff has come.
         Defer,
         /// Handle the deferred events.
@@ -152,6 +158,7 @@ pub static TABLE: &[Row<State, Event, Action>] = rows![
 
     // Answers. The home serves no other request for the page before it hears that this one is served.
     Reading + SharedData => Shared [InstallShared, AckInstalled, Resume];
+    Reading + ExclusiveData => Exclusive [InstallExclusive, AckAlone, Resume];
     Writing + ExclusiveData => Exclusive [InstallExclusive, AckInstalled, Resume];
     Upgrading + Grant => Exclusive [AllowWrite, AckInstalled, Resume];
 
@@ -162,6 +169,8 @@ pub static TABLE: &[Row<State, Event, Action>] = rows![
     Shared + ForwardRead => Shared [SendShared];
     Upgrading + ForwardRead => Upgrading [SendShared];
     Exclusive + ForwardRead => Shared [DenyWrite, SendShared];
+    // What nobody has used yet is the first reader's alone: it is most often its writer, too, and there is nothing to send.
+    Exclusive + ForwardUntouched => Nothing [SendUntouched];
     Shared + ForwardWrite => Nothing [SendExclusive];
     Upgrading + ForwardWrite => Writing [SendExclusive];
     Exclusive + ForwardWrite => Nothing [SendExclusive];

@@ -51,6 +51,8 @@ names! {
         AllDroppedOfOther,
         /// The requester has received what it asked for.
         Installed,
+        /// The requester, which asked to read, has received the only copy.
+        InstalledAlone,
     }
 }
 
@@ -98,6 +100,7 @@ pub static TABLE: &[Row<State, Event, Action>] = rows![
     Collecting + AllDroppedOfOther => Writing [ForwardWrite];
 
     Reading + Installed => Shared [AddReader, Next];
+    Reading + InstalledAlone => Owned [SetOwner, Next];
     Writing + Installed => Owned [SetOwner, Next];
 ];
 
@@ -228,12 +231,19 @@ impl Entry {
         self.step(home, event, (self.requester, Want::Write), orders)
     }
 
-    /// Notes that `by` has received what it asked for.
-    pub fn installed(&mut self, home: Node, by: Node, orders: &mut Vec<Order>) -> Result<(), Impossible> {
+    /// Notes that `by` has received what it asked for; `alone`: it asked to read, and no other node has a copy any more.
+    pub fn installed(
+        &mut self,
+        home: Node,
+        by: Node,
+        alone: bool,
+        orders: &mut Vec<Order>,
+    ) -> Result<(), Impossible> {
+        let event = if alone { Event::InstalledAlone } else { Event::Installed };
         if by != self.requester {
-            return Err(Impossible { state: self.state.name(), event: Event::Installed.name() });
+            return Err(Impossible { state: self.state.name(), event: event.name() });
         }
-        self.step(home, Event::Installed, (by, Want::Read), orders)
+        self.step(home, event, (by, Want::Read), orders)
     }
 
     /// Makes `owner` the only node with the page after a barrier; the plan is made in `merge.rs`.
@@ -315,7 +325,7 @@ mod tests {
             entry.ask(0, reader, Want::Read, &mut orders).unwrap();
             assert_eq!(orders, [Order::Forward { from: 0, to: reader, want: Want::Read }]);
             orders.clear();
-            entry.installed(0, reader, &mut orders).unwrap();
+            entry.installed(0, reader, false, &mut orders).unwrap();
         }
         entry.ask(0, 2, Want::Write, &mut orders).unwrap();
         assert_eq!(orders, [Order::Invalidate { to: 0 }, Order::Invalidate { to: 1 }]);
@@ -327,7 +337,7 @@ mod tests {
         entry.dropped(0, 0, &mut orders).unwrap();
         assert_eq!(orders, [Order::Grant { to: 2 }]);
         orders.clear();
-        entry.installed(0, 2, &mut orders).unwrap();
+        entry.installed(0, 2, false, &mut orders).unwrap();
         assert_eq!(orders, [Order::Forward { from: 2, to: 3, want: Want::Read }]);
     }
 
@@ -336,7 +346,7 @@ mod tests {
         let mut entry = Entry::owned(0);
         let mut orders = Vec::new();
         assert!(entry.dropped(0, 1, &mut orders).is_err());
-        assert!(entry.installed(0, 0, &mut orders).is_err());
+        assert!(entry.installed(0, 0, false, &mut orders).is_err());
         assert!(entry.ask(0, 0, Want::Read, &mut orders).is_err());
     }
 }

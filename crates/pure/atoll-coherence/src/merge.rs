@@ -93,7 +93,7 @@ mod tests {
         let mut entry = Entry::owned(0);
         for &node in by {
             entry.ask(0, node, Want::Read, &mut Vec::new()).unwrap();
-            entry.installed(0, node, &mut Vec::new()).unwrap();
+            entry.installed(0, node, false, &mut Vec::new()).unwrap();
         }
         entry
     }

@@ -184,7 +184,15 @@ impl Memory for Pages {
         }
     }
 
+    fn seize_untouched(&mut self, page: Page) -> bool {
+        self.settle();
+        self.pager.seize_untouched(page as u32)
+    }
+
     fn take(&mut self, page: Page) -> Content {
+        if self.seize_untouched(page) {
+            return Content::Zeros;
+        }
         if self.unmap(page) {
             return self.read(page);
         }

@@ -16,10 +16,16 @@ use stateright::{Checker, Model};
 use programs::{PROGRAMS, Program};
 use system::System;
 
+/// Checks a program whose nodes cannot tell which pages nobody has used yet, and one whose nodes can.
 fn check(program: &'static Program) -> usize {
-    let checker = System::new(program).checker().threads(2).spawn_bfs().join();
-    checker.assert_properties();
-    checker.unique_state_count()
+    let states = |knows_untouched| {
+        let mut system = System::new(program);
+        system.knows_untouched = knows_untouched;
+        let checker = system.checker().threads(2).spawn_bfs().join();
+        checker.assert_properties();
+        checker.unique_state_count()
+    };
+    states(false) + states(true)
 }
 
 #[test]

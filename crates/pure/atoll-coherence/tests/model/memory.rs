@@ -1,6 +1,6 @@
 //! The memory of the model's nodes: pages of two words.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use atoll_coherence::agent::Memory;
 use atoll_coherence::merge::Page;
@@ -19,6 +19,8 @@ pub(crate) struct Pages {
     pages: BTreeMap<Page, Data>,
     twins: BTreeMap<Page, Data>,
     pub(crate) writable: BTreeMap<Page, bool>,
+    /// The pages that no worker has used.
+    pub(crate) untouched: BTreeSet<Page>,
     /// The pages whose waiting worker may try again.
     pub(crate) resumed: Vec<Page>,
 }
@@ -38,12 +40,14 @@ impl Pages {
         self.pages.get(&page).copied()
     }
 
-    pub(crate) fn load(&self, page: Page, word: usize) -> Option<u8> {
+    pub(crate) fn load(&mut self, page: Page, word: usize) -> Option<u8> {
+        self.untouched.remove(&page);
         self.pages.get(&page).map(|data| data[word])
     }
 
     pub(crate) fn store(&mut self, page: Page, word: usize, value: u8) -> bool {
         let may = self.writable.get(&page).copied().unwrap_or(false);
+        self.untouched.remove(&page);
         if may {
             self.pages.get_mut(&page).unwrap()[word] = value;
         }
@@ -72,6 +76,14 @@ impl Memory for Pages {
 
     fn read(&mut self, page: Page) -> Data {
         self.pages[&page]
+    }
+
+    fn seize_untouched(&mut self, page: Page) -> bool {
+        let untouched = self.untouched.remove(&page);
+        if untouched {
+            self.writable.insert(page, false);
+        }
+        untouched
     }
 
     fn read_twin(&mut self, page: Page) -> Data {

@@ -26,11 +26,13 @@ pub(crate) struct System {
     program: &'static Program,
     /// Whether invalidations are lost, for the test of the checker itself.
     pub(crate) loses_invalidations: bool,
+    /// Whether nodes can tell that no worker has used a page yet.
+    pub(crate) knows_untouched: bool,
 }
 
 impl System {
     pub(crate) fn new(program: &'static Program) -> Self {
-        Self { program, loses_invalidations: false }
+        Self { program, loses_invalidations: false, knows_untouched: false }
     }
 }
 
@@ -171,9 +173,15 @@ impl Model for System {
 
     fn init_states(&self) -> Vec<State> {
         let layout = self.program.layout;
+        let memory = |node: Node| {
+            let own = (0..self.program.pages).filter(|page| layout.first_owner(*page) == node);
+            let mut memory = Pages::with(own.clone());
+            memory.untouched = own.filter(|_| self.knows_untouched).collect();
+            memory
+        };
         let place = |node: Node| Place {
             agent: Agent::new(node, layout),
-            memory: Pages::with((0..self.program.pages).filter(|page| layout.first_owner(*page) == node)),
+            memory: memory(node),
             at: 0,
             waits: Waits::Nothing,
             mode: first_mode(),

@@ -1,4 +1,6 @@
 //! The memory of a simulated node. It holds no data, but counts what is done to it.
+//!
+//! All pages of a trace have content from the beginning, as it does not tell what was used before.
 
 use atoll_coherence::agent::Memory;
 use atoll_coherence::nodes::Node;

@@ -151,20 +151,23 @@ impl Pager {
         writable: bool,
     ) -> Result<(), FaultError> {
         let seen = self.pages.hold(page);
-        if let (State::Absent, Some(content)) = (seen.state(), content) {
-            let made = self
-                .make(x, page, seen, content)
-                .inspect(|now| self.pages.frames.mark_as(now.frame(), writable));
-            page_word::unlock(self.pages.word(page), *made.as_ref().unwrap_or(&seen));
-            made?;
-        } else {
-            self.with_held(x, page, seen, |to, frame| {
+        match (seen.state(), content) {
+            // The worker that uses it first makes it, as on a machine of its own.
+            (State::Absent, None) => page_word::unlock(self.pages.word(page), seen),
+            (State::Absent, Some(content)) => {
+                let made = self
+                    .make(x, page, seen, content)
+                    .inspect(|now| self.pages.frames.mark_as(now.frame(), writable));
+                page_word::unlock(self.pages.word(page), *made.as_ref().unwrap_or(&seen));
+                made?;
+            }
+            _ => self.with_held(x, page, seen, |to, frame| {
                 match content {
                     Some(content) => to.copy_from_slice(content),
                     None => to.fill(0),
                 }
                 self.pages.frames.mark_as(frame, writable);
-            })?;
+            })?,
         }
         self.set_right(page, if writable { Right::Write } else { Right::Read });
         Ok(())
@@ -173,6 +176,22 @@ impl Pager {
     /// Lets workers write the copy.
     pub fn allow_writes(&self, page: u32) {
         self.set_right(page, Right::Write);
+    }
+
+    /// Takes the page away if no worker has used it yet; `false`: one has, and nothing has changed.
+    pub fn seize_untouched(&self, page: u32) -> bool {
+        if page_word::load(self.pages.word(page)).state() != State::Absent {
+            return false;
+        }
+        let before = self.rights().map_or(Right::Write, |rights| rights.get(page));
+        self.set_right(page, Right::Nothing);
+        let seen = self.pages.hold(page);
+        page_word::unlock(self.pages.word(page), seen);
+        let untouched = seen.state() == State::Absent;
+        if !untouched {
+            self.set_right(page, before);
+        }
+        untouched
     }
 
     /// Takes the copy away, and frees its memory.

@@ -77,6 +77,7 @@ impl Server {
         match message {
             Message::Ask(p, _)
             | Message::Installed(p)
+            | Message::InstalledAlone(p)
             | Message::Dropped(p)
             | Message::Invalidate(p)
             | Message::Grant(p)
