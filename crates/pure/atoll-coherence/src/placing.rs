@@ -37,8 +37,18 @@ const REVISIT: u64 = 50;
 const MOST_SAME: u32 = 4;
 /// The number of runs after which a single region is reconsidered; doubled each time that nothing has changed.
 const LOOK: u32 = 64;
+/// The greatest number of doublings of what a single region's trial must promise, one for each in a row that was in vain.
+const MOST_VAIN: u32 = 10;
 /// The number of begins of regions within which a single region's trial must end.
 const PATIENCE: u32 = 2000;
+
+/// The greatest percentage of the time on the origin, as estimated, that spread runs take where no trial is needed to tell.
+const CLEAR: u64 = 65;
+/// The time after which regions that are spread are tried on the origin all the same, in multiples of the time that moving their pages took.
+const TRIAL: u64 = 40;
+/// The time that regions on the origin of which nothing is known have to take before they are spread, in multiples of the time that moving
+/// pages took so far.
+const MOVES: u64 = 4;
 
 /// The number of runs on the origin with which a region begins whose code synchronises memory.
 const AT_HOME: u32 = 2;
@@ -149,8 +159,11 @@ struct Known {
     rest: u32,
     /// The runs that it still has on the origin before it is spread at first.
     at_home: u32,
-    /// The time of the spread run that moved pages; 0 before.
+    /// The time of the spread run that moved pages, and the time on the origin alone that is estimated by it; 0 before.
     cold_spread: u64,
+    cold_estimate: u64,
+    /// The nanoseconds that the last run which moved pages took longer.
+    moved: u64,
     /// Whether what is known of it has to be enough.
     enough: bool,
     /// Whether its pages went to and fro.
@@ -174,6 +187,8 @@ impl Known {
             rest: LOOK,
             at_home: if hope.at_home { AT_HOME } else { 0 },
             cold_spread: 0,
+            cold_estimate: 0,
+            moved: 0,
             enough: false,
             thrashed: false,
             hope,
@@ -265,9 +280,18 @@ pub struct Placing<K> {
     unseen: usize,
     /// How often in a row the same result was found.
     same: u32,
-    /// The time when the program began its first region, and the nanoseconds that spread runs have lost since, or won if negative.
+    /// The time when the program began its first region, and the nanoseconds that spread runs, and the way back to the origin, have
+    /// lost since, or won if negative.
     born: u64,
     lost: i64,
+    /// The nanoseconds that runs took longer that were the first ones in another place.
+    moving: Recent,
+    /// All of them since then, together.
+    moved: u64,
+    /// Whether all regions are to be tried on the origin though what is known does not promise that they take less time there.
+    doubt: bool,
+    /// How many trials of single regions in a row were in vain.
+    vain: u32,
     /// Regions whose pages went to and fro.
     thrashed: BTreeSet<K>,
 }
@@ -295,6 +319,10 @@ impl<K: Ord + Copy> Placing<K> {
             same: 0,
             born: 0,
             lost: 0,
+            moving: Recent::NONE,
+            moved: 0,
+            doubt: true,
+            vain: 0,
             thrashed: BTreeSet::new(),
         }
     }
@@ -362,6 +390,7 @@ impl<K: Ord + Copy> Placing<K> {
     /// Ends the account of the last run and what followed it.
     fn close(&mut self, now: u64) {
         let Some(run) = self.last.take() else { return };
+        let may_lose = self.may_lose(now);
         let Some(known) = self.regions.get_mut(&run.key) else { return };
         let ns = now.saturating_sub(run.began);
         known.runs += 1;
@@ -376,12 +405,34 @@ impl<K: Ord + Copy> Placing<K> {
         let cold = std::mem::take(&mut known.cold);
         let work = run.took.cpu_ns / u64::from(known.hope.origin_workers.max(1));
         let estimate = (run.took.cpu_ns > 0).then(|| ns.saturating_sub(run.took.ns) + work);
+        if cold {
+            let before = (known.cold_estimate > 0).then_some(known.cold_estimate);
+            let alone = known.alone_time().or(estimate).or(before);
+            let warm = if run.place == Place::Spread {
+                known.spread.median().or(alone.map(|alone| known.promised(alone)))
+            } else {
+                alone
+            };
+            if let Some(warm) = warm {
+                let longer = ns.saturating_sub(warm);
+                self.moving.push(longer);
+                known.moved = longer;
+                self.moved += longer;
+                if run.place == Place::Alone {
+                    self.lost += ns as i64 - warm as i64;
+                }
+            }
+        }
         if run.place == Place::Spread {
             let alone = known.alone.median().or(estimate).or(known.estimate.median());
-            self.lost += alone.map_or(0, |alone| ns as i64 - alone as i64);
-            self.lost = self.lost.max(-(MAY_LOSE as i64));
+            // What was found to take less time, with its pages there, is not given up for their way.
+            let settled = matches!(self.stage, Stage::Settled { .. }) && self.base == Place::Spread;
+            let took = if cold && settled { known.spread.median().unwrap_or(ns).min(ns) } else { ns };
+            self.lost += alone.map_or(0, |alone| took as i64 - alone as i64);
+            self.lost = self.lost.max(-may_lose);
             if cold {
                 known.cold_spread = ns;
+                known.cold_estimate = estimate.unwrap_or(0);
             }
             let trial = self.trial.as_mut().filter(|trial| trial.key == run.key);
             if let (Some(trial), Some(alone)) = (trial, alone)
@@ -421,16 +472,22 @@ impl<K: Ord + Copy> Placing<K> {
         }
     }
 
+    /// What spread runs may lose until `now`, in nanoseconds; as much of what they won counts against what they lose later.
+    fn may_lose(&self, now: u64) -> i64 {
+        (MAY_LOSE + (now - self.born) / 100 * MAY_LOSE_PERCENT) as i64
+    }
+
     /// Whether spread runs have lost more than they may.
     fn loses(&self, now: u64) -> bool {
-        let may = MAY_LOSE + (now - self.born) / 100 * MAY_LOSE_PERCENT;
-        self.lost > may as i64
+        self.lost > self.may_lose(now)
     }
 
     /// Looks at all regions, and begins another stage if it is time to.
     fn look(&mut self, now: u64) {
         // Most of the time goes to regions that came later, for instance those after the program's beginning.
         let strange = self.strange * 2 > now - self.stage_since;
+        // Where that is on the origin, it moves their pages to measure them spread.
+        let strange_enough = strange && self.strange >= self.moved.saturating_mul(MOVES);
         match self.stage {
             Stage::Settled { .. } if self.base == Place::Spread && self.loses(now) => self.all_go_home(now),
             Stage::Learn if self.loses(now) => self.all_go_home(now),
@@ -446,25 +503,39 @@ impl<K: Ord + Copy> Placing<K> {
                 };
                 let spread = sum(|k| k.spread_time().or(k.alone_time()));
                 let alone = sum(Known::alone_time);
+                // What they moved out comes back, which they are to make good in as many runs as they had so far.
+                let moved: u64 = known().map(|k| k.moved).sum();
                 if let (Some(spread), Some(alone)) = (spread, alone)
                     && is_better(alone, spread, BETTER)
+                    && spread - alone >= moved
                 {
                     self.enter(Stage::Try { expected: 0 }, now);
                     self.turn_all(Place::Alone);
+                    self.doubt = false;
                 } else {
+                    // The estimate by CPU time is too high where the nodes' own work is in it: only a trial tells.
+                    let clear =
+                        spread.zip(alone).is_none_or(|(spread, alone)| is_better(spread, alone, CLEAR));
                     self.settle(Place::Spread, now);
+                    self.doubt &= !clear;
+                    if let (true, Stage::Settled { until }) = (self.doubt, &mut self.stage) {
+                        *until = (*until).min(now.saturating_add(self.moved.saturating_mul(TRIAL)));
+                    }
                 }
             }
-            Stage::Try { .. } if strange && !self.loses(now) => self.start_over(now),
+            Stage::Try { .. } if strange_enough && !self.loses(now) => self.start_over(now),
             Stage::Try { expected } => {
                 let known = || self.regions.values().filter(|k| k.is_known());
                 let tried = || known().filter(|k| k.alone.count() >= TRIED);
                 let time = |k: &Known| k.runs * k.spread_time().unwrap_or(0);
                 let (all, done): (u64, u64) = (known().map(time).sum(), tried().map(time).sum());
                 if done > 0 && done * 100 >= all * MOST {
-                    let measured = tried().filter(|k| k.spread_time().is_some());
-                    let alone: u64 = measured.map(|k| k.runs * k.alone.median().unwrap_or(0)).sum();
-                    let base = if is_better(alone, done, BETTER) { Place::Alone } else { Place::Spread };
+                    // In either place the first few runs fetch pages, too, where regions do not all use the same ones.
+                    let measured = || tried().filter(|k| k.spread_time().is_some());
+                    let alone: u64 = measured().map(|k| k.runs * k.alone.least().unwrap_or(0)).sum();
+                    let least = |k: &Known| k.runs * k.spread.least().unwrap_or(k.cold_spread);
+                    let spread: u64 = measured().map(least).sum();
+                    let base = if is_better(alone, spread, BETTER) { Place::Alone } else { Place::Spread };
                     self.settle(base, now);
                 } else if now - self.stage_since
                     > expected.saturating_mul(TOO_LONG) + (self.stage_since - self.since) + SLACK
@@ -476,7 +547,13 @@ impl<K: Ord + Copy> Placing<K> {
                     self.settle(Place::Alone, now);
                 }
             }
-            Stage::Settled { until } if now >= until || strange => self.start_over(now),
+            Stage::Settled { until } if now >= until && self.base == Place::Spread && self.doubt => {
+                self.all_go_home(now);
+            }
+            Stage::Settled { .. } if strange && (strange_enough || self.base == Place::Spread) => {
+                self.start_over(now);
+            }
+            Stage::Settled { until } if now >= until => self.start_over(now),
             Stage::Settled { .. } => {}
         }
     }
@@ -486,6 +563,7 @@ impl<K: Ord + Copy> Placing<K> {
         self.regions.values_mut().for_each(|known| known.enough = true);
         self.enter(Stage::Try { expected: 0 }, now);
         self.turn_all(Place::Alone);
+        self.doubt = false;
     }
 
     fn enter(&mut self, stage: Stage, now: u64) {
@@ -497,6 +575,7 @@ impl<K: Ord + Copy> Placing<K> {
     fn start_over(&mut self, now: u64) {
         self.enter(Stage::Learn, now);
         self.since = now;
+        self.doubt = true;
         self.trial = None;
         self.regions.clear();
     }
@@ -533,6 +612,9 @@ impl<K: Ord + Copy> Placing<K> {
             let after = known.rounds.median().filter(|_| !over).unwrap_or(u64::MAX);
             if after.saturating_add(trial.gain / 2) >= trial.before {
                 known.turn(trial.from);
+                self.vain = (self.vain + 1).min(MOST_VAIN);
+            } else {
+                self.vain = 0;
             }
             known.rests = known.rest;
             known.rest = known.rest.saturating_mul(2);
@@ -551,7 +633,10 @@ impl<K: Ord + Copy> Placing<K> {
             return;
         }
         let (Some((here, there)), Some(before)) = (known.both(), known.rounds.median()) else { return };
-        if is_better(there, here, SINGLE) {
+        // It may well go on for as long as it went on so far. Its pages move there, and others' back.
+        let gains = here.saturating_sub(there).saturating_mul(known.runs);
+        let pays = gains >= self.moving.median().unwrap_or(0).saturating_mul(2 << self.vain);
+        if is_better(there, here, SINGLE) && pays {
             let from = known.place;
             known.turn(from.other());
             let gain = here - there;

@@ -36,6 +36,12 @@ impl Recent {
         values.sort_unstable();
         values.get(values.len() / 2).copied()
     }
+
+    /// The least of the last few values, for times that something else may have made longer more than once; `None` without values.
+    #[must_use]
+    pub fn least(&self) -> Option<u64> {
+        self.values[..KEPT.min(self.count as usize)].iter().min().copied()
+    }
 }
 
 #[cfg(test)]
@@ -45,9 +51,9 @@ mod tests {
     #[test]
     fn one_that_is_far_off_does_not_count() {
         let mut recent = Recent::default();
-        assert_eq!(recent.median(), None);
+        assert_eq!((recent.median(), recent.least()), (None, None));
         [5, 6, 1000].into_iter().for_each(|value| recent.push(value));
-        assert_eq!(recent.median(), Some(6));
+        assert_eq!((recent.median(), recent.least()), (Some(6), Some(5)));
         [7, 7, 7, 7].into_iter().for_each(|value| recent.push(value));
         assert_eq!((recent.median(), recent.count()), (Some(7), 7));
     }

@@ -45,9 +45,9 @@ impl Access {
     /// The most pages that are done ahead. Pages to be written are taken from other nodes, so they are fewer.
     fn window(self) -> u32 {
         match self {
-            Access::Read => 64,
-            Access::Write => 16,
-            Access::Twin => 8,
+            Access::Read => 256,
+            Access::Write => 128,
+            Access::Twin => 64,
         }
     }
 }
