@@ -173,3 +173,28 @@ fn a_region_that_runs_once_is_not_waited_for() {
     program.run(7, Costs { spread: 10_000_000, alone: 1, cpu: 1, fetch: 0, thrashes: false });
     assert_eq!(program.rounds(&[LOSES; 3], 16), [Alone; 3]);
 }
+
+#[test]
+fn what_was_won_pays_for_a_run_that_fetches_all_pages() {
+    let mut program = Program::new();
+    let millis = |spread: u64, alone: u64| {
+        let [spread, alone] = [spread, alone].map(|ms| ms * 1_000_000);
+        Costs { spread, alone, cpu: 2 * alone, fetch: 0, thrashes: false }
+    };
+    assert_eq!(program.run(1, millis(100, 200)), Spread);
+    assert_eq!(program.run(2, millis(180, 110)), Spread);
+    for _ in 0..10 {
+        assert_eq!(program.run(3, millis(60, 110)), Spread);
+    }
+}
+
+#[test]
+fn regions_that_come_and_go_do_not_take_pages_to_and_fro() {
+    let mut program = Program::new();
+    let costs =
+        Costs { spread: 2_500_000, alone: 2_000_000, cpu: 4_000_000, fetch: 30_000_000, thrashes: false };
+    for key in 0..60 {
+        (0..8).for_each(|_| _ = program.run(key, costs));
+    }
+    assert!(program.switches <= 3, "{}", program.switches);
+}
