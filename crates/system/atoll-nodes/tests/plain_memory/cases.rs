@@ -17,6 +17,7 @@ const LIMIT: Duration = Duration::from_secs(100);
 pub(crate) const ALL: &[(&str, fn())] = &[
     ("loops_with_one_writer", || on_any_number(|node| loops(node, false))),
     ("loops_with_many_writers", || on_any_number(|node| loops(node, true))),
+    ("arrays_that_are_filled_where_they_are_used", || on_any_number(fills)),
     ("random_accesses", || on_any_number(random_accesses)),
     ("random_accesses_over_a_bad_way", || {
         well(Setup { bad_way: true, ..Setup::of(3) }, random_accesses);
@@ -110,6 +111,25 @@ fn loops(node: &Node, many: bool) {
     let all = 18 * u64::from(node.nodes);
     assert!((all - u64::from(node.nodes - 1)..=all).contains(&counted(NodeCount::Barriers)));
     assert_eq!(many, counted(NodeCount::Twins) > 0);
+}
+
+/// One node's part of the first stores into an array: whole pages.
+fn fill_part(node: &Node, seed: u64) {
+    let mut array = node.array(WORDS);
+    let part = |node: usize, nodes: usize| WORDS / PAGE * node / nodes * PAGE;
+    let (me, nodes) = (node.me as usize, node.nodes as usize);
+    (part(me, nodes)..part(me + 1, nodes)).for_each(|at| array.set(at, mix(seed ^ at as u64)));
+}
+
+/// No page is sent that nobody has used before: there are no copies to write beside, but for those of pages fetched as the ones before.
+fn fills(node: &Node) {
+    let array = node.array(WORDS);
+    node.region(plain(fill_part, 7, true));
+    let expected: Vec<u64> = (0..WORDS).map(|at| mix(7 ^ at as u64)).collect();
+    compare(&array, &expected);
+    node.end();
+    let twins: u64 = node.control.nodes.iter().map(|node| node.get(NodeCount::Twins)).sum();
+    assert!(twins <= 4 * u64::from(node.nodes), "{twins}");
 }
 
 /// Phases of a region of random accesses, each with the site of the barrier before.
