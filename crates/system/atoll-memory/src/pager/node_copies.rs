@@ -152,8 +152,8 @@ impl Pager {
     ) -> Result<(), FaultError> {
         let seen = self.pages.hold(page);
         match (seen.state(), content) {
-            // The worker that uses it first makes it, as on a machine of its own.
-            (State::Absent, None) => page_word::unlock(self.pages.word(page), seen),
+            // The worker that uses it first makes it, as on a machine of its own, and maps it to be written.
+            (State::Absent, None) if writable => page_word::unlock(self.pages.word(page), seen),
             (State::Absent, Some(content)) => {
                 let made = self
                     .make(x, page, seen, content)
