@@ -557,10 +557,8 @@ impl<D: Clone + Eq + Hash + std::fmt::Debug, F: Clone + Eq + Hash + std::fmt::De
                 Action::AckInstalled | Action::AckAlone => {
                     self.asked -= 1;
                     let alone = *action == Action::AckAlone;
-                    self.send(
-                        home,
-                        if alone { Message::InstalledAlone(page) } else { Message::Installed(page) },
-                    );
+                    let served = if alone { Message::InstalledAlone(page) } else { Message::Installed(page) };
+                    self.send(home, served);
                     self.settle();
                 }
                 Action::Defer => {

@@ -210,7 +210,7 @@ impl Entry {
             };
             if want == Want::Read && holds {
                 // The node has a copy, so it would not ask.
-                return Err(Impossible { state: self.state.name(), event: Event::Read.name() });
+                return Err(self.impossible(Event::Read));
             }
             self.step(home, event, (by, want), orders)
         }
@@ -219,7 +219,7 @@ impl Entry {
     /// Notes that `by` dropped its copy, as ordered.
     pub fn dropped(&mut self, home: Node, by: Node, orders: &mut Vec<Order>) -> Result<(), Impossible> {
         if !self.dropping.has(by) {
-            return Err(Impossible { state: self.state.name(), event: Event::Dropped.name() });
+            return Err(self.impossible(Event::Dropped));
         }
         self.dropping = self.dropping.without(by);
         self.holders = self.holders.without(by);
@@ -241,9 +241,14 @@ impl Entry {
     ) -> Result<(), Impossible> {
         let event = if alone { Event::InstalledAlone } else { Event::Installed };
         if by != self.requester {
-            return Err(Impossible { state: self.state.name(), event: event.name() });
+            return Err(self.impossible(event));
         }
         self.step(home, event, (by, Want::Read), orders)
+    }
+
+    /// What is wrong with an event that cannot happen now.
+    fn impossible(&self, event: Event) -> Impossible {
+        Impossible { state: self.state.name(), event: event.name() }
     }
 
     /// Makes `owner` the only node with the page after a barrier; the plan is made in `merge.rs`.
@@ -260,7 +265,7 @@ impl Entry {
         orders: &mut Vec<Order>,
     ) -> Result<(), Impossible> {
         let row = table::find(TABLE, &self.state, &event);
-        let row = row.ok_or(Impossible { state: self.state.name(), event: event.name() })?;
+        let row = row.ok_or_else(|| self.impossible(event))?;
         self.state = row.next;
         for action in row.actions {
             match action {

@@ -37,17 +37,17 @@ const REVISIT: u64 = 50;
 const MOST_SAME: u32 = 4;
 /// The number of runs after which a single region is reconsidered; doubled each time that nothing has changed.
 const LOOK: u32 = 64;
-/// The greatest number of doublings of what a single region's trial must promise, one for each in a row that was in vain.
+/// What a single region's trial must promise doubles with each trial that was in vain, but not more often than this.
 const MOST_VAIN: u32 = 10;
 /// The number of begins of regions within which a single region's trial must end.
 const PATIENCE: u32 = 2000;
 
-/// The greatest percentage of the time on the origin, as estimated, that spread runs take where no trial is needed to tell.
+/// No trial is needed to tell that spread runs are faster if they take this percentage of the estimated time on the origin, or less.
 const CLEAR: u64 = 65;
-/// The time after which regions that are spread are tried on the origin all the same, in multiples of the time that moving their pages took.
+/// The time after which other spread regions are tried on the origin, in multiples of the time that moving pages has taken so far.
 const TRIAL: u64 = 40;
-/// The time that regions on the origin of which nothing is known have to take before they are spread, in multiples of the time that moving
-/// pages took so far.
+/// The time that unknown regions on the origin have to take before they are measured spread, in multiples of the time that moving pages
+/// has taken so far.
 const MOVES: u64 = 4;
 
 /// The number of runs on the origin with which a region begins whose code synchronises memory.
@@ -159,10 +159,11 @@ struct Known {
     rest: u32,
     /// The runs that it still has on the origin before it is spread at first.
     at_home: u32,
-    /// The time of the spread run that moved pages, and the time on the origin alone that is estimated by it; 0 before.
+    /// The time of the last spread run that moved pages; 0 before.
     cold_spread: u64,
-    cold_estimate: u64,
-    /// The nanoseconds that the last run which moved pages took longer.
+    /// The time on the origin alone that is estimated by the CPU time of that run.
+    cold_estimate: Option<u64>,
+    /// The nanoseconds that moving pages added to the last run that moved them.
     moved: u64,
     /// Whether what is known of it has to be enough.
     enough: bool,
@@ -187,7 +188,7 @@ impl Known {
             rest: LOOK,
             at_home: if hope.at_home { AT_HOME } else { 0 },
             cold_spread: 0,
-            cold_estimate: 0,
+            cold_estimate: None,
             moved: 0,
             enough: false,
             thrashed: false,
@@ -215,6 +216,16 @@ impl Known {
     /// The time of a run on the origin, as far as it is known: measured, else estimated.
     fn alone_time(&self) -> Option<u64> {
         self.alone.median().or(self.estimate.median())
+    }
+
+    /// The time of a run in that place that moves no pages, as far as it is known. `estimate`: the time on the origin that this run
+    /// promises.
+    fn warm_time(&self, place: Place, estimate: Option<u64>) -> Option<u64> {
+        let alone = self.alone_time().or(estimate).or(self.cold_estimate);
+        match place {
+            Place::Spread => self.spread.median().or(alone.map(|alone| self.promised(alone))),
+            Place::Alone => alone,
+        }
     }
 
     /// The time of a spread run that costs nothing but the work, from that of a run on the origin.
@@ -280,15 +291,16 @@ pub struct Placing<K> {
     unseen: usize,
     /// How often in a row the same result was found.
     same: u32,
-    /// The time when the program began its first region, and the nanoseconds that spread runs, and the way back to the origin, have
-    /// lost since, or won if negative.
+    /// The time when the program began its first region.
     born: u64,
+    /// The nanoseconds that spread runs and the moves of pages back to the origin have cost since then, beyond the time on the origin
+    /// alone; negative: what they have saved.
     lost: i64,
-    /// The nanoseconds that runs took longer that were the first ones in another place.
+    /// The nanoseconds that moving pages added to each of the last runs that moved them.
     moving: Recent,
-    /// All of them since then, together.
+    /// The nanoseconds that moving pages added to all runs since the program began its first region.
     moved: u64,
-    /// Whether all regions are to be tried on the origin though what is known does not promise that they take less time there.
+    /// Whether all regions are to be tried on the origin once, though estimates do not promise that they take less time there.
     doubt: bool,
     /// How many trials of single regions in a row were in vain.
     vain: u32,
@@ -405,34 +417,24 @@ impl<K: Ord + Copy> Placing<K> {
         let cold = std::mem::take(&mut known.cold);
         let work = run.took.cpu_ns / u64::from(known.hope.origin_workers.max(1));
         let estimate = (run.took.cpu_ns > 0).then(|| ns.saturating_sub(run.took.ns) + work);
-        if cold {
-            let before = (known.cold_estimate > 0).then_some(known.cold_estimate);
-            let alone = known.alone_time().or(estimate).or(before);
-            let warm = if run.place == Place::Spread {
-                known.spread.median().or(alone.map(|alone| known.promised(alone)))
-            } else {
-                alone
-            };
-            if let Some(warm) = warm {
-                let longer = ns.saturating_sub(warm);
-                self.moving.push(longer);
-                known.moved = longer;
-                self.moved += longer;
-                if run.place == Place::Alone {
-                    self.lost += ns as i64 - warm as i64;
-                }
+        if cold && let Some(warm) = known.warm_time(run.place, estimate) {
+            known.moved = ns.saturating_sub(warm);
+            self.moving.push(known.moved);
+            self.moved += known.moved;
+            if run.place == Place::Alone {
+                self.lost += ns as i64 - warm as i64;
             }
         }
         if run.place == Place::Spread {
             let alone = known.alone.median().or(estimate).or(known.estimate.median());
-            // What was found to take less time, with its pages there, is not given up for their way.
+            // Once regions are known to take less time spread, what it takes to bring their pages is no reason to go to the origin.
             let settled = matches!(self.stage, Stage::Settled { .. }) && self.base == Place::Spread;
             let took = if cold && settled { known.spread.median().unwrap_or(ns).min(ns) } else { ns };
             self.lost += alone.map_or(0, |alone| took as i64 - alone as i64);
             self.lost = self.lost.max(-may_lose);
             if cold {
                 known.cold_spread = ns;
-                known.cold_estimate = estimate.unwrap_or(0);
+                known.cold_estimate = estimate;
             }
             let trial = self.trial.as_mut().filter(|trial| trial.key == run.key);
             if let (Some(trial), Some(alone)) = (trial, alone)
@@ -486,7 +488,7 @@ impl<K: Ord + Copy> Placing<K> {
     fn look(&mut self, now: u64) {
         // Most of the time goes to regions that came later, for instance those after the program's beginning.
         let strange = self.strange * 2 > now - self.stage_since;
-        // Where that is on the origin, it moves their pages to measure them spread.
+        // To measure regions spread that are on the origin moves their pages, which their time has to be worth.
         let strange_enough = strange && self.strange >= self.moved.saturating_mul(MOVES);
         match self.stage {
             Stage::Settled { .. } if self.base == Place::Spread && self.loses(now) => self.all_go_home(now),
@@ -503,17 +505,15 @@ impl<K: Ord + Copy> Placing<K> {
                 };
                 let spread = sum(|k| k.spread_time().or(k.alone_time()));
                 let alone = sum(Known::alone_time);
-                // What they moved out comes back, which they are to make good in as many runs as they had so far.
+                // Their pages would have to come back. What they gain in as many runs as they had so far is to pay for that.
                 let moved: u64 = known().map(|k| k.moved).sum();
                 if let (Some(spread), Some(alone)) = (spread, alone)
                     && is_better(alone, spread, BETTER)
                     && spread - alone >= moved
                 {
-                    self.enter(Stage::Try { expected: 0 }, now);
-                    self.turn_all(Place::Alone);
-                    self.doubt = false;
+                    self.try_alone(now);
                 } else {
-                    // The estimate by CPU time is too high where the nodes' own work is in it: only a trial tells.
+                    // The estimate by CPU time is too high where it includes the work that moving pages makes: only a trial tells.
                     let clear =
                         spread.zip(alone).is_none_or(|(spread, alone)| is_better(spread, alone, CLEAR));
                     self.settle(Place::Spread, now);
@@ -561,6 +561,11 @@ impl<K: Ord + Copy> Placing<K> {
     /// Tries the origin with all regions, of which what is known has to be enough.
     fn all_go_home(&mut self, now: u64) {
         self.regions.values_mut().for_each(|known| known.enough = true);
+        self.try_alone(now);
+    }
+
+    /// Tries the origin with all regions.
+    fn try_alone(&mut self, now: u64) {
         self.enter(Stage::Try { expected: 0 }, now);
         self.turn_all(Place::Alone);
         self.doubt = false;
@@ -633,7 +638,7 @@ impl<K: Ord + Copy> Placing<K> {
             return;
         }
         let (Some((here, there)), Some(before)) = (known.both(), known.rounds.median()) else { return };
-        // It may well go on for as long as it went on so far. Its pages move there, and others' back.
+        // A program may well go on for as long as it went on so far. The region's pages move there, and other regions move them back.
         let gains = here.saturating_sub(there).saturating_mul(known.runs);
         let pays = gains >= self.moving.median().unwrap_or(0).saturating_mul(2 << self.vain);
         if is_better(there, here, SINGLE) && pays {

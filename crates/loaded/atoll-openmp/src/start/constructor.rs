@@ -85,9 +85,7 @@ extern "C" fn constructor(_: c_int, _: *mut *mut c_char, envp: *mut *mut c_char)
         heap::shared::program_forks();
     }
     if let Err(message) = on_large_stack(|| set_up(control, &objects, envp as usize)) {
-        sys::complain("atoll: ");
-        sys::complain(&message);
-        sys::complain("\n");
+        sys::complain_whole(["atoll: ", &message, "\n"]);
         let _ = control.failure.compare_exchange(0, EXIT_SETUP, Ordering::Relaxed, Ordering::Relaxed);
         // The system call itself: the function of libc's name is atoll's own, which would tell the other nodes by way of an agent
         // that does not run yet, and wait for it for ever.

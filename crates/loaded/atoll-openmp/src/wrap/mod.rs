@@ -7,8 +7,8 @@
 //! `table` is the long list of calls that need no more than that. `stdio` makes streams common to all workers, `far_streams` to
 //! all nodes. `sync` makes pthread objects wake workers in other processes, `node_sync` on other nodes. `signals` keeps SIGBUS
 //! ours; `process` is about beginning and ending processes. `random` and `environment` replace state that libc keeps privately.
-//! `limits` are those that the program sets for itself. `replay` repeats mappings in the other workers. `travel` makes what libc allocates for the program lie where other nodes see
-//! it.
+//! `limits` are those that the program sets for itself. `replay` repeats mappings in the other workers. `travel` makes what libc
+//! allocates for the program lie where other nodes see it.
 
 #[macro_use]
 mod real;

@@ -178,6 +178,17 @@ impl Pager {
         self.set_right(page, Right::Write);
     }
 
+    /// Is the page nowhere, so that all of it is zeros? It stays so if no worker may use it.
+    fn is_nowhere(&self, page: u32) -> bool {
+        if page_word::load(self.pages.word(page)).state() != State::Absent {
+            return false;
+        }
+        // A worker that began to make the page before has its lock.
+        let seen = self.pages.hold(page);
+        page_word::unlock(self.pages.word(page), seen);
+        seen.state() == State::Absent
+    }
+
     /// Takes the page away if no worker has used it yet; `false`: one has, and nothing has changed.
     pub fn seize_untouched(&self, page: u32) -> bool {
         if page_word::load(self.pages.word(page)).state() != State::Absent {
@@ -185,9 +196,7 @@ impl Pager {
         }
         let before = self.rights().map_or(Right::Write, |rights| rights.get(page));
         self.set_right(page, Right::Nothing);
-        let seen = self.pages.hold(page);
-        page_word::unlock(self.pages.word(page), seen);
-        let untouched = seen.state() == State::Absent;
+        let untouched = self.is_nowhere(page);
         if !untouched {
             self.set_right(page, before);
         }
@@ -256,13 +265,9 @@ impl Pager {
     /// # Errors
     /// See [`FaultError`].
     pub fn read_copy(&self, x: &mut Executor, page: u32, out: &mut [u8]) -> Result<bool, FaultError> {
-        if page_word::load(self.pages.word(page)).state() == State::Absent {
-            // Nobody makes it meanwhile: workers that may not write wait, and others were not asked to stop.
-            let seen = self.pages.hold(page);
-            page_word::unlock(self.pages.word(page), seen);
-            if seen.state() == State::Absent {
-                return Ok(false);
-            }
+        // Nobody makes it meanwhile: workers that may not write wait, and others were not asked to stop.
+        if self.is_nowhere(page) {
+            return Ok(false);
         }
         self.with_content(x, page, |content, _| out.copy_from_slice(content))?;
         Ok(true)
