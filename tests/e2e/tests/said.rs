@@ -196,7 +196,8 @@ fn a_run_that_mostly_faulted_gave_no_advice() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("record");
     let mut advised = 0;
-    for near in ["30%", "60%", "100%"] {
+    // With a tenth a worker spends two thirds of its time in faults, on quick disks and slow CPUs as well.
+    for near in ["10%", "30%", "60%", "100%"] {
         let cache = folder.path();
         let measure = Atoll::new(built("kmeans")).arg("W").with("--workers 2");
         measure.env("XDG_CACHE_HOME", cache).run().exits(0);
