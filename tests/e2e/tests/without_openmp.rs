@@ -135,6 +135,12 @@ fn nobody_else_is_taken_for_the_program() {
     assert!(run.stderr.is_empty(), "{}", run.told());
 }
 
+/// The daemon that an MPI program starts was managed, and the program itself was left alone.
+#[test]
+fn a_helper_was_taken_for_the_program_that_started_it() {
+    helper_as_natively("helper_first.c", "80M");
+}
+
 /// An OpenMP runtime is loaded after the program was managed: its regions' workers are threads, also in processes that the
 /// program forks.
 #[test]

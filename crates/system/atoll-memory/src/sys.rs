@@ -351,11 +351,20 @@ pub fn file_bytes(fd: i32) -> u64 {
 
 /// Bytes of this process's own memory that are resident: what no file holds, and what it changed of files. 0 if it cannot be asked.
 pub fn private_bytes() -> u64 {
+    private_bytes_in(c"/proc/self/statm")
+}
+
+/// The same of another process. 0 if there is no such process.
+pub fn private_bytes_of(process: i32) -> u64 {
+    std::ffi::CString::new(format!("/proc/{process}/statm")).map_or(0, |statm| private_bytes_in(&statm))
+}
+
+fn private_bytes_in(statm: &std::ffi::CStr) -> u64 {
     let mut text = [0u8; 128];
     // SAFETY: a C string, and a buffer of its size.
     let read = unsafe {
         let flags = (libc::O_RDONLY | libc::O_CLOEXEC) as usize;
-        let path = c"/proc/self/statm".as_ptr() as usize;
+        let path = statm.as_ptr() as usize;
         syscall(libc::SYS_openat, [libc::AT_FDCWD as usize, path, flags, 0, 0, 0]).and_then(|fd| {
             let read = read(fd as i32, text.as_mut_ptr(), text.len());
             close(fd as i32);

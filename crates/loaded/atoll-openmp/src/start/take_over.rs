@@ -2,12 +2,13 @@
 //!
 //! `constructor` has a process watched that has no OpenMP at its start, or has it in libraries only and calls `fork`
 //! (`imports`). The first process of a run is often a shell, `env` or a small helper of a script, so none is taken for the
-//! program before it asks for memory. Then the heap, the arena and the pager are set up, and what the process asks for from
+//! program before it asks for memory. A helper of a program, such as the daemon that an MPI program starts for itself, must
+//! need more than that program does. Then the heap, the arena and the pager are set up, and what the process asks for from
 //! then on is paged. Its threads share one page table. An OpenMP runtime that it loads later is ours (`omp`), whose workers are
 //! threads, too. `forked` handles processes that it forks.
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, Ordering};
 
 use atoll_memory::arena::{self, SetupError};
 use atoll_memory::control::{Control, EXIT_FAR, EXIT_SETUP, Handle, PageTables};
@@ -29,6 +30,8 @@ const TAKEN: u32 = 3;
 static STATE: AtomicU32 = AtomicU32::new(NOT);
 static HEAP_PRIVATE: AtomicBool = AtomicBool::new(false);
 static CONTROL: AtomicPtr<Control> = AtomicPtr::new(std::ptr::null_mut());
+/// The process of this run that started this one's program; 0 if the launcher did.
+static PARENT: AtomicI32 = AtomicI32::new(0);
 
 /// The bytes that a thread asks for between two looks at the process's memory.
 const STEP: usize = 256 << 10;
@@ -65,6 +68,9 @@ pub(super) fn watch(handle: Handle) {
         return;
     }
     CONTROL.store(std::ptr::from_ref(control).cast_mut(), Ordering::Relaxed);
+    // SAFETY: no pointers.
+    let parent = unsafe { libc::getppid() };
+    PARENT.store(if parent == handle.launcher || parent == 1 { 0 } else { parent }, Ordering::Relaxed);
     forked::begin();
     wrap::begin_ends();
     STATE.store(WATCHED, Ordering::Release);
@@ -156,7 +162,8 @@ fn look(size: usize, caller: usize) {
     // Where the machine sets the limit, a program that needs little of its memory runs as it is.
     let most = if control.settings.has_asked_limit() { MOST } else { u64::MAX };
     let threshold = (control.near() / 8).clamp(LEAST, most);
-    if sys::private_bytes().saturating_add(size as u64) < threshold {
+    let needed = sys::private_bytes().saturating_add(size as u64);
+    if needed < threshold || is_helper(needed) {
         return;
     }
     // SAFETY: errno is this thread's, and a call for memory that succeeds leaves it alone.
@@ -165,6 +172,14 @@ fn look(size: usize, caller: usize) {
         take(control);
         *libc::__errno_location() = errno;
     }
+}
+
+/// Whether this process, which needs `needed` bytes, is a helper of a program that needs about as much or more and is to be managed
+/// itself: a shell or a driver in front of the program needs far less.
+fn is_helper(needed: u64) -> bool {
+    const TIMES: u64 = 2;
+    let parent = PARENT.load(Ordering::Relaxed);
+    parent != 0 && needed < TIMES * sys::private_bytes_of(parent)
 }
 
 fn take(control: &'static Control) {
