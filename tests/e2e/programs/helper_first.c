@@ -1,5 +1,5 @@
 /* A program that starts a helper before it needs memory itself, as MPI programs start their daemon: the helper is another program, takes
- * somewhat more memory than its parent has so far, and stays until the parent is done. */
+ * more memory than its parent has so far, and stays until the parent is done. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { BLOCK = 256 << 10, OWN = 7 << 20, HELPERS = 12 << 20, DATA = 120 << 20 };
+enum { BLOCK = 256 << 10, OWN = 4 << 20, HELPERS = 16 << 20, DATA = 120 << 20 };
 
 static void take(size_t bytes) {
     for (size_t i = 0; i < bytes; i += BLOCK) memset(malloc(BLOCK), 1, BLOCK);

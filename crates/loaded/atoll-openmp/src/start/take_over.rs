@@ -163,7 +163,7 @@ fn look(size: usize, caller: usize) {
     let most = if control.settings.has_asked_limit() { MOST } else { u64::MAX };
     let threshold = (control.near() / 8).clamp(LEAST, most);
     let needed = sys::private_bytes().saturating_add(size as u64);
-    if needed < threshold || is_helper(needed) {
+    if needed < threshold || is_helper(needed, control.near()) {
         return;
     }
     // SAFETY: errno is this thread's, and a call for memory that succeeds leaves it alone.
@@ -174,12 +174,16 @@ fn look(size: usize, caller: usize) {
     }
 }
 
-/// Whether this process, which needs `needed` bytes, is a helper of a program that needs about as much or more and is to be managed
-/// itself: a shell or a driver in front of the program needs far less.
-fn is_helper(needed: u64) -> bool {
+/// Whether this process, which needs `needed` bytes, is to be seen as a helper of the program that started it, and not as the program of
+/// this run. A shell in front of the program is small; any other parent may be about to need more itself.
+fn is_helper(needed: u64, near: u64) -> bool {
+    const SHELL: u64 = 2 << 20;
+    // The daemon of Open MPI takes 17 MiB, when its parent has 4.
+    const DAEMON: u64 = 24 << 20;
     const TIMES: u64 = 2;
     let parent = PARENT.load(Ordering::Relaxed);
-    parent != 0 && needed < TIMES * sys::private_bytes_of(parent)
+    let parents = if parent == 0 { 0 } else { sys::private_bytes_of(parent) };
+    parents >= SHELL && needed < (TIMES * parents).max(DAEMON.min(near / 2))
 }
 
 fn take(control: &'static Control) {
