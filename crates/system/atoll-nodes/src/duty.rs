@@ -112,9 +112,15 @@ pub(crate) fn help<D: Fn() -> bool + 'static>(alone: bool, done: D) -> bool {
     if !SHARED.load(Ordering::Acquire) {
         return false;
     }
+    parked(move || take_part(alone, &done))
+}
+
+/// Runs `wait`, in which a worker touches no paged memory, with signals blocked: what the node loses meanwhile is unmapped in the
+/// worker's page table when the wait is over, and its memory is kept.
+pub(crate) fn parked<R>(wait: impl FnOnce() -> R) -> R {
     stack::off_paged_blocked(move || {
         let _parked = Parked::new();
-        take_part(alone, &done)
+        wait()
     })
 }
 

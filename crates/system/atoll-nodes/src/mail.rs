@@ -242,11 +242,11 @@ fn is_answered(slot: &Slot) -> bool {
     slot.state.load(Ordering::Acquire) == DONE
 }
 
-/// Sleeps until the question is answered, not for long.
+/// Sleeps until the question is answered, not for long. The caller has blocked signals.
 fn sleep(slot: &Slot) {
     let slept = slot.state.compare_exchange(POSTED, SLEEPING, Ordering::Acquire, Ordering::Acquire);
     if matches!(slept, Ok(_) | Err(SLEEPING)) {
-        futex::sleep_a_while(&slot.state, SLEEPING);
+        duty::parked(|| futex::sleep_a_while(&slot.state, SLEEPING));
     }
 }
 

@@ -3,6 +3,7 @@
 //! `agent` speaks through it, over a `messenger`; `wire` has the words.
 
 use std::collections::VecDeque;
+use std::mem;
 use std::time::{Duration, Instant};
 
 use atoll_memory::control::{EXIT_NODE, NodeCount, NodeFigures};
@@ -28,6 +29,8 @@ pub(crate) struct Peers {
     outgoing: Vec<VecDeque<Vec<u8>>>,
     incoming: VecDeque<(Node, Packet)>,
     lost: VecDeque<Lost>,
+    /// The memory of the last message that was sent, for the next one.
+    room: Vec<u8>,
     counts: &'static NodeFigures,
 }
 
@@ -40,6 +43,7 @@ impl Peers {
             outgoing: (0..nodes).map(|_| VecDeque::new()).collect(),
             incoming: VecDeque::new(),
             lost: VecDeque::new(),
+            room: Vec::new(),
             counts,
         }
     }
@@ -138,11 +142,13 @@ impl Peers {
             return;
         };
         for packets in saying.chunks(TOGETHER) {
-            let bytes = wire::encode(packets);
+            let bytes = wire::encode(packets, mem::take(&mut self.room));
             self.counts.add(NodeCount::Messages, 1);
             self.counts.add(NodeCount::MessageBytes, bytes.len() as u64);
             if !queue.is_empty() || !leaves(&mut self.messenger, to, &bytes) {
                 queue.push_back(bytes);
+            } else {
+                self.room = bytes;
             }
         }
         saying.clear();

@@ -5,6 +5,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use atoll_memory::futex::{self, Gate};
+use atoll_memory::managed;
 use atoll_memory::signals::SignalsBlocked;
 use serde::{Deserialize, Serialize};
 
@@ -97,11 +98,17 @@ pub(crate) fn arrived() {
 pub fn wait_for(done: u32) {
     // Other side: the addition in `arrived`.
     let begun = move || BEGUN.load(Ordering::Acquire) != done;
-    {
-        let _blocked = SignalsBlocked::new();
-        duty::help(!futex::is_crowded(), begun);
-    }
-    GATE.wait_until(begun);
+    let _blocked = SignalsBlocked::new();
+    duty::help(!futex::is_crowded(), begun);
+    // Workers of such nodes leave signals to their helpers, so that nobody waits for this one to take them.
+    duty::parked(|| GATE.wait_until(begun));
+}
+
+/// Runs `wait`, in which a worker touches no paged memory: what its node loses meanwhile is unmapped in its page table when the wait is
+/// over. The first process of a node waits as it is: its stack may be paged, and handlers of the program's may run there.
+pub fn wait_parked<R>(wait: impl FnOnce() -> R) -> R {
+    let _parked = (crate::active() && managed::table() != 0).then(duty::Parked::new);
+    wait()
 }
 
 /// Workers of this node's part of the region that began last.

@@ -108,10 +108,11 @@ impl Packet {
     }
 }
 
-/// The bytes of packets that travel together.
-pub(crate) fn encode(packets: &[Packet]) -> Vec<u8> {
+/// The bytes of packets that travel together, in `room`, whose content goes and whose memory is used again.
+pub(crate) fn encode(packets: &[Packet], mut room: Vec<u8>) -> Vec<u8> {
+    room.clear();
     // Into memory, of types that all have a form: it cannot fail.
-    postcard::to_stdvec(packets).unwrap_or_default()
+    postcard::to_extend(packets, room).unwrap_or_default()
 }
 
 /// The packets that the bytes stand for; none if they make no sense.

@@ -107,12 +107,13 @@ impl Barrier {
             if tasks::execute_any(thread, team, || !open()) {
                 continue;
             }
-            team.gate.wait_until(|| {
+            let goes_on = || {
                 open()
                     || team.tasks.queued.load(Ordering::SeqCst) != 0
                     || team.tasks.events.load(Ordering::SeqCst) != events
                     || (cancellable && team.is_cancelled())
-            });
+            };
+            atoll_nodes::region::wait_parked(|| team.gate.wait_until(goes_on));
         }
     }
 }

@@ -157,7 +157,8 @@ extern "C" fn work(argument: *mut c_void) -> *mut c_void {
     let mut done = 0;
     loop {
         // Other side: the addition in `send`.
-        worker.mail.gate.wait_until(|| worker.mail.sent.load(Ordering::Acquire) != done);
+        let sent = || worker.mail.sent.load(Ordering::Acquire) != done;
+        atoll_nodes::region::wait_parked(|| worker.mail.gate.wait_until(sent));
         done = done.wrapping_add(1);
         // SAFETY: teams are never freed; this one was sent.
         let team: &'static Team = unsafe { &*worker.mail.team.load(Ordering::Relaxed) };

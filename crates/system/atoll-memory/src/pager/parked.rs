@@ -12,7 +12,7 @@ use crate::control::MAX_WORKERS;
 use crate::spin::Spin;
 
 /// Runs of pages that a table has room for; what finds none is freed.
-const RUNS: usize = 128;
+const RUNS: usize = 1024;
 
 /// A run of pages: the first, and how many.
 type Run = (u32, u32);
@@ -67,12 +67,16 @@ impl Pager {
     /// # Errors
     /// See [`FaultError`]; the thread must not go on.
     pub fn unpark(&self, table: usize) -> Result<(), FaultError> {
-        let (runs, used) = {
+        let used = {
             let mut parked = TABLES[table].lock();
             parked.is = false;
-            (parked.runs, std::mem::take(&mut parked.used))
+            std::mem::take(&mut parked.used)
         };
-        runs[..used].iter().try_for_each(|run| self.unmap_run(*run))
+        // Nobody adds to what is not parked: each run is still there.
+        (0..used).try_for_each(|i| {
+            let run = TABLES[table].lock().runs[i];
+            self.unmap_run(run)
+        })
     }
 
     /// The locked page is unmapped in `table` before anything runs there; `false` if that cannot be promised.
