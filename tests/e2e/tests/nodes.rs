@@ -449,6 +449,18 @@ fn huge_pages_free() -> String {
     text.lines().filter(|line| line.starts_with("HugePages_Free")).collect()
 }
 
+/// Each page that had come to be read and was then written cost a fault of its own, though its node had the right to write it.
+#[test]
+fn pages_that_came_in_a_row_were_written_by_a_fault_each() {
+    const PAGES: f64 = 4096.0;
+    const ROUNDS: f64 = 6.0;
+    let program = helper("taken_back.c");
+    let run = Atoll::new(&program).with("--nodes 2 --workers 2 --home-alone off").run().exits(0);
+    let run = run.like(&native(&program).run());
+    let faults = run.figure("total/write_faults") as f64;
+    assert!(faults < ROUNDS * PAGES / 4.0, "{faults} faults to write: {}", run.told());
+}
+
 /// Any process of any node is killed at some moment: the run ends soon with a message, and nothing is left.
 fn killed_at_random(seed: u64, runs: u64) {
     let mut random = Random(seed);

@@ -1,6 +1,7 @@
-//! Mapping the neighbours of a page that is near already, so that their first uses by this worker cost no fault each.
+//! Mapping the neighbours of a page that is near already, and letting them be written, so that their first uses by this worker cost no
+//! fault each.
 //!
-//! Called by `fault` for 4K pages that another worker brought. What is done ahead here is only a mapping: nothing is
+//! Called by `fault` for 4K pages that another worker or the node's agent brought. What is done ahead here is only a mapping: nothing is
 //! fetched and no frame is taken.
 //!
 //! Rules: no allocation, no locks the program could hold, no arena access, no printing.
@@ -9,9 +10,10 @@ use atoll_pages::Event;
 use atoll_pages::neighbours;
 use atoll_pages::pacing::BLOCK;
 
-use super::Pager;
 use super::executor::Executor;
+use super::fault::WINDOW;
 use super::page_word::{self, PageWord, State};
+use super::{FaultError, Pager};
 
 impl Pager {
     /// Maps the other pages of the block of `page`, as far as they are near and unmapped here: dirty ones writable, clean ones read-only.
@@ -49,13 +51,70 @@ impl Pager {
             return None;
         }
         // Looked at again now that the page is locked.
-        let protect = !self.pages.frames.dirty(seen.frame());
+        let protect = !self.is_mapped_writable(neighbour, seen.frame());
         // The memory of a copy that is gone may still be there: see `node_copies`.
         if self.pages.frames.mapped_by(seen.frame(), table) || !self.may(neighbour, !protect) {
             page_word::unlock(word, seen);
             return None;
         }
         Some((seen, protect))
+    }
+
+    /// Whether the locked page, in `frame`, is to be mapped writable though nobody may write it: it is dirty already, or this node has it to
+    /// itself and never evicts, so that nothing depends on whether it was written. It is dirty then.
+    pub(super) fn is_mapped_writable(&self, page: u32, frame: u32) -> bool {
+        let frames = &self.pages.frames;
+        if !frames.dirty(frame) && self.writes_are_free() && self.may(page, true) {
+            frames.set_dirty(frame);
+        }
+        frames.dirty(frame)
+    }
+
+    /// Whether nothing but the node's right to write it decides on how a page is mapped.
+    fn writes_are_free(&self) -> bool {
+        self.rights().is_some() && !self.limited() && self.map_around
+    }
+
+    /// Lets the locked page be written in `table`, which maps it, and with it the pages behind it that this node may write and
+    /// that `table` maps read-only: they have come together, as copies to be read, and are written one after the other.
+    pub(super) fn allow_writes_from(&self, page: u32, table: usize) -> Result<(), FaultError> {
+        let (at, end) = self.places.address_of(page);
+        let most = if self.writes_are_free() { WINDOW.min((end - at) >> self.places.shift) } else { 1 };
+        let mut words = [PageWord::ABSENT; WINDOW];
+        let mut count = 1;
+        while count < most
+            && let Some(seen) = self.lock_protected(page + count as u32, table)
+        {
+            words[count] = seen;
+            count += 1;
+        }
+        let len = count << self.places.shift;
+        let result = self.tables.uffd(table).write_protect(at, len, false);
+        for (next, &seen) in (page..).zip(&words[..count]).skip(1) {
+            if result.is_ok() {
+                self.pages.frames.set_dirty(seen.frame());
+                self.pages.frames.set_used(seen.frame());
+            }
+            page_word::unlock(self.pages.word(next), seen);
+        }
+        result.map_err(FaultError::Kernel)
+    }
+
+    /// Locks a page if `table` maps it read-only and this node may write it. Returns its word.
+    fn lock_protected(&self, page: u32, table: usize) -> Option<PageWord> {
+        let word = self.pages.word(page);
+        let seen = page_word::load(word);
+        let frames = &self.pages.frames;
+        let is_protected =
+            |seen: PageWord| frames.mapped_by(seen.frame(), table) && !frames.dirty(seen.frame());
+        if seen.state() != State::Resident || !is_protected(seen) || !page_word::try_lock(word, seen) {
+            return None;
+        }
+        if is_protected(seen) && self.may(page, true) {
+            return Some(seen);
+        }
+        page_word::unlock(word, seen);
+        None
     }
 
     /// Maps a run of locked pages and unlocks them.

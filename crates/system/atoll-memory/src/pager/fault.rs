@@ -110,11 +110,11 @@ impl Pager {
             now = PageWord::resident(frame, seen.habit().written(fault.protection));
         }
         if mapped && fault.protection {
-            uffd.write_protect(at, len, false).map_err(FaultError::Kernel)?;
+            self.allow_writes_from(page, fault.table)?;
             Figures::add(&x.figures.write_faults, 1);
             return Ok(now);
         }
-        let protect = !self.pages.frames.dirty(frame);
+        let protect = !self.is_mapped_writable(page, frame);
         if !mapped && self.map_around {
             self.map_neighbours(x, page, fault.table);
         }
