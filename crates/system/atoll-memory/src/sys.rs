@@ -354,7 +354,7 @@ pub fn private_bytes() -> u64 {
     private_bytes_in(c"/proc/self/statm")
 }
 
-/// The same of another process. 0 if there is no such process.
+/// Bytes of the own memory of process number `process` that are resident, as [`private_bytes`] counts them. 0 if there is no such process.
 pub fn private_bytes_of(process: i32) -> u64 {
     std::ffi::CString::new(format!("/proc/{process}/statm")).map_or(0, |statm| private_bytes_in(&statm))
 }

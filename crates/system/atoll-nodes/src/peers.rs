@@ -16,6 +16,8 @@ use crate::wire::{self, Packet};
 
 /// Packets in one message at most.
 const TOGETHER: usize = 64;
+/// Bytes of a sent message's memory that are kept for the next one at most: a message of 4K pages fits, one of large pages is freed.
+const MOST_ROOM: usize = 1 << 20;
 
 /// A node that is gone, and why.
 pub(crate) type Lost = (Node, String);
@@ -147,7 +149,7 @@ impl Peers {
             self.counts.add(NodeCount::MessageBytes, bytes.len() as u64);
             if !queue.is_empty() || !leaves(&mut self.messenger, to, &bytes) {
                 queue.push_back(bytes);
-            } else {
+            } else if bytes.capacity() <= MOST_ROOM {
                 self.room = bytes;
             }
         }

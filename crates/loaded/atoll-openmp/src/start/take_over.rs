@@ -30,7 +30,7 @@ const TAKEN: u32 = 3;
 static STATE: AtomicU32 = AtomicU32::new(NOT);
 static HEAP_PRIVATE: AtomicBool = AtomicBool::new(false);
 static CONTROL: AtomicPtr<Control> = AtomicPtr::new(std::ptr::null_mut());
-/// The process of this run that started this one's program; 0 if the launcher did.
+/// The process that started this one's program; 0 if that was the launcher, or has ended.
 static PARENT: AtomicI32 = AtomicI32::new(0);
 
 /// The bytes that a thread asks for between two looks at the process's memory.
@@ -175,7 +175,8 @@ fn look(size: usize, caller: usize) {
 }
 
 /// Whether this process, which needs `needed` bytes, is to be seen as a helper of the program that started it, and not as the program of
-/// this run. A shell in front of the program is small; any other parent may be about to need more itself.
+/// this run. A shell in front of the program is small; any other parent may be about to need more itself. A process that needs half of
+/// near memory, which is `near` bytes, is no helper for its size alone.
 fn is_helper(needed: u64, near: u64) -> bool {
     const SHELL: u64 = 2 << 20;
     // The daemon of Open MPI takes 17 MiB, when its parent has 4.

@@ -51,7 +51,7 @@ impl Pager {
             return None;
         }
         // Looked at again now that the page is locked.
-        let protect = !self.is_mapped_writable(neighbour, seen.frame());
+        let protect = !self.mark_if_writable(neighbour, seen.frame());
         // The memory of a copy that is gone may still be there: see `node_copies`.
         if self.pages.frames.mapped_by(seen.frame(), table) || !self.may(neighbour, !protect) {
             page_word::unlock(word, seen);
@@ -60,9 +60,9 @@ impl Pager {
         Some((seen, protect))
     }
 
-    /// Whether the locked page, in `frame`, is to be mapped writable though nobody may write it: it is dirty already, or this node has it to
-    /// itself and never evicts, so that nothing depends on whether it was written. It is dirty then.
-    pub(super) fn is_mapped_writable(&self, page: u32, frame: u32) -> bool {
+    /// Marks the locked page, in `frame`, as dirty if nothing depends on whether it was written: this node may write it and never evicts.
+    /// Returns whether the page is dirty, so that it is mapped writable also where it is only read now.
+    pub(super) fn mark_if_writable(&self, page: u32, frame: u32) -> bool {
         let frames = &self.pages.frames;
         if !frames.dirty(frame) && self.writes_are_free() && self.may(page, true) {
             frames.set_dirty(frame);

@@ -114,7 +114,7 @@ impl Pager {
             Figures::add(&x.figures.write_faults, 1);
             return Ok(now);
         }
-        let protect = !self.is_mapped_writable(page, frame);
+        let protect = !self.mark_if_writable(page, frame);
         if !mapped && self.map_around {
             self.map_neighbours(x, page, fault.table);
         }
