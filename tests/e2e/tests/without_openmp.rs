@@ -158,6 +158,23 @@ fn a_runtime_that_came_late_left_the_program_unmanaged() {
     );
 }
 
+/// Of the programs without OpenMP that a script starts, the first was managed and the others ran without the limit.
+#[test]
+fn later_programs_without_openmp_had_no_limit() {
+    let program = plain("plain_threads.cc").display().to_string();
+    let script = format!("{program}; {program} | cat; {program} > /dev/null & {program}; wait");
+    let run = Atoll::new("sh").arg("-c").arg(&script).with("--near 40M --require").run().exits(0);
+    let run = run.like(&native("sh").arg("-c").arg(&script).run());
+    assert_eq!(run.stderr.matches(TAKEN).count(), 1, "{}", run.told());
+    assert_eq!(run.figure("later_programs"), 3, "{}", run.told());
+    // A later program has no launcher, which would see to its exit status.
+    let forks = plain("plain_forks.c").display().to_string();
+    let script = format!("{forks}; {forks}; echo status $?");
+    let run = Atoll::new("sh").arg("-c").arg(&script).with("--near 400K").no_summary().run().exits(75);
+    assert!(run.text().ends_with("status 75\n"), "{}", run.told());
+    assert_eq!(run.stderr.matches("is less than what must stay near").count(), 2, "{}", run.told());
+}
+
 /// A limit below the size of small memory was exceeded without a line.
 #[test]
 fn a_limit_that_is_too_small_is_said() {

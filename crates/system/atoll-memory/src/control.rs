@@ -20,7 +20,7 @@ pub const MAX_WORKERS: usize = 1024;
 pub const MAX_THREADS: usize = 1024;
 
 /// First bytes of a control block of this layout.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"atollc13");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"atollc14");
 
 /// The memfd's name, by which `atoll top` finds running programs.
 pub const MEMFD_NAME: &CStr = c"atoll-control";
@@ -119,6 +119,8 @@ pub struct Settings {
     /// How many words of the launcher's command line come before the program's: with them a later program of the run begins anew. 0: it
     /// does not.
     pub launcher_words: u32,
+    /// Whether no launcher follows the program, which made the control block itself, as a later program of a run; 0: a launcher does.
+    pub has_no_launcher: u32,
     /// The directory in which local nodes meet, NUL-terminated.
     pub meeting: [u8; 256],
 }
@@ -314,7 +316,7 @@ pub struct Control {
     pub settings: Settings,
     /// Set by the runtime once it manages a program: that program's process id.
     pub program: AtomicI32,
-    /// How many later programs of the run began under a launcher of their own.
+    /// How many later programs of the run are managed, under a launcher of their own or by a control block of their own.
     pub later_programs: AtomicU32,
     /// Set by the launcher when it is about to end in good order.
     pub over: AtomicU32,
@@ -489,6 +491,7 @@ impl Settings {
             placing: 0,
             require: 0,
             launcher_words: 0,
+            has_no_launcher: 0,
             meeting: [0; 256],
         };
         put_text(&mut s.policy, policy);

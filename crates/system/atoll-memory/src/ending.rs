@@ -11,18 +11,24 @@ use crate::managed::control;
 use crate::pager::FaultError;
 use crate::sys;
 
+/// Nanoseconds that whoever gives up later leaves to the first for its sentence.
+const FIRST_NS: i64 = 200_000_000;
+
 /// Ends the program: what happened on standard error, the exit status for the launcher, SIGKILL for the rest. Of several that give
-/// up at once, the first says why.
+/// up at once, the first says why. A program without a launcher ends with the exit status itself.
 pub fn give_up(status: i32, message: &str) -> ! {
     let first = control().is_none_or(|control| {
         control.failure.compare_exchange(0, status, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     });
     if first {
         sys::complain_whole(["atoll: ", message, "\n"]);
+    } else {
+        // The first ends all of the program once it has said why.
+        sys::sleep_ns(FIRST_NS);
     }
     if let Some(control) = control() {
         let master = control.program.load(Ordering::Relaxed);
-        if master > 0 {
+        if master > 0 && control.settings.has_no_launcher == 0 {
             // SAFETY: no pointers; the master is this program.
             let _ = unsafe {
                 sys::syscall(libc::SYS_kill, [master as usize, libc::SIGKILL as usize, 0, 0, 0, 0])

@@ -7,7 +7,7 @@
 //! libraries that are loaded later. `signal` handles the faults. `process` starts workers, whose stacks lie in `slots`, which hear
 //! of the program's end by `lifeline`, and whose signals `forward` sends on. `own_threads` makes the program's own threads. `segment` is for programs that are not
 //! paged at all, `nodes` for runs on several nodes. `unmanaged` is about processes that are left alone, `take_over` about those
-//! of them that need memory, `forked` about what these fork. `newer_libc` looks up what only newer glibcs have.
+//! of them that need memory (`own_control`: later ones), `forked` about what these fork. `newer_libc` looks up what only newer glibcs have.
 
 mod again;
 pub(crate) mod constructor;
@@ -22,6 +22,7 @@ mod main_stack;
 pub(crate) mod newer_libc;
 mod nodes;
 pub(crate) mod objects;
+mod own_control;
 pub(crate) mod own_threads;
 pub(crate) mod process;
 mod program;

@@ -5,7 +5,8 @@
 //! program before it asks for memory. A helper of a program, such as the daemon that an MPI program starts for itself, must
 //! need more than that program does. Then the heap, the arena and the pager are set up, and what the process asks for from
 //! then on is paged. Its threads share one page table. An OpenMP runtime that it loads later is ours (`omp`), whose workers are
-//! threads, too. `forked` handles processes that it forks.
+//! threads, too. `forked` handles processes that it forks. A later program of the run gets a control block of its own
+//! (`own_control`).
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, Ordering};
@@ -15,7 +16,7 @@ use atoll_memory::control::{Control, EXIT_FAR, EXIT_SETUP, Handle, PageTables};
 use atoll_memory::{layout, limits, sys};
 
 use super::share::PinnedFile;
-use super::{constructor, forked, objects, process, signal};
+use super::{constructor, forked, objects, own_control, process, signal};
 use crate::{heap, state, wrap};
 
 /// The process is not watched: there is no limit, or it is an OpenMP program, or one that is left alone.
@@ -64,7 +65,7 @@ pub(super) fn applies(control: &Control) -> bool {
 /// Watches this process, which has no OpenMP, if there is a limit.
 pub(super) fn watch(handle: Handle) {
     let Some((control, _)) = handle.map() else { return };
-    if !applies(control) || control.program.load(Ordering::Relaxed) != 0 {
+    if !applies(control) {
         return;
     }
     CONTROL.store(std::ptr::from_ref(control).cast_mut(), Ordering::Relaxed);
@@ -193,19 +194,23 @@ fn take(control: &'static Control) {
     }
     SETTING_UP.set(true);
     let me = std::process::id() as i32;
-    if control.program.compare_exchange(0, me, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+    let first = control;
+    let is_first = first.program.compare_exchange(0, me, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+    wrap::make_room_in_limits();
+    if let Some(why) = missing(first) {
+        if is_first {
+            first.program.store(0, Ordering::Release);
+        }
+        STATE.store(NOT, Ordering::Release);
+        return say(first, &format!("cannot be managed, and runs as it is: {why}"));
+    }
+    let Some(control) = (if is_first { Some(first) } else { own_control::make(first, me) }) else {
         STATE.store(NOT, Ordering::Release);
         return say(
-            control,
-            "needs memory, too, and is left alone, as atoll manages one program a run: --near is not applied to it",
+            first,
+            "needs memory, too, and is left alone, as the lenders of a run serve one program: --near is not applied to it",
         );
-    }
-    wrap::make_room_in_limits();
-    if let Some(why) = missing(control) {
-        control.program.store(0, Ordering::Release);
-        STATE.store(NOT, Ordering::Release);
-        return say(control, &format!("cannot be managed, and runs as it is: {why}"));
-    }
+    };
     let blocked = state::SignalsBlocked::new();
     control.blocked.store(blocked.before(), Ordering::Relaxed);
     control.settings.page_tables.store(PageTables::Shared as u32, Ordering::Relaxed);
@@ -214,6 +219,10 @@ fn take(control: &'static Control) {
         let _ = control.failure.compare_exchange(0, EXIT_SETUP, Ordering::Relaxed, Ordering::Relaxed);
         // SAFETY: ends the process.
         unsafe { libc::_exit(control.failure.load(Ordering::Relaxed)) };
+    }
+    if !is_first {
+        // What a later program prints is read by the script that started it.
+        return;
     }
     let cmcp = if control.settings.policy().starts_with("cmcp") {
         ". CMCP has no core maps to go by there, and evicts first what came first"
