@@ -158,6 +158,13 @@ fn a_runtime_that_came_late_left_the_program_unmanaged() {
     );
 }
 
+/// A program that closed all descriptors lost atoll's and ended. Contexts, several messages at once and calls by number failed where they
+/// lay in far memory. A block that a key's destructor asked for was looked for in a heap that was freed.
+#[test]
+fn everything_closed_and_handed_to_the_kernel() {
+    helper_as_natively("everything_closed.c", "40M");
+}
+
 /// Of the programs without OpenMP that a script starts, the first was managed and the others ran without the limit.
 #[test]
 fn later_programs_without_openmp_had_no_limit() {

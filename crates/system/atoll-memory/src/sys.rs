@@ -4,6 +4,8 @@
 //!
 //! Rules: no allocation, no locks, no arena access. Each call returns the kernel's value or the positive errno.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use crate::arch;
 
 /// A positive errno value as the kernel returned it.
@@ -124,6 +126,9 @@ pub unsafe fn read(fd: i32, to: *mut u8, len: usize) -> Result<usize, Errno> {
 
 /// Closes a descriptor.
 pub fn close(fd: i32) {
+    if let Some((word, bit)) = own_bit(fd) {
+        word.fetch_and(!bit, Ordering::Relaxed);
+    }
     // SAFETY: no pointers.
     let _ = unsafe { syscall(libc::SYS_close, [fd as usize, 0, 0, 0, 0, 0]) };
 }
@@ -204,10 +209,44 @@ pub fn out_of_the_way(fd: i32) -> i32 {
     match moved {
         Ok(high) => {
             close(fd);
-            high as i32
+            let high = high as i32;
+            keep_open(high);
+            high
         }
-        Err(_) => fd,
+        Err(_) => {
+            keep_open(fd);
+            fd
+        }
     }
+}
+
+/// Words of [`OWN`]: higher descriptors are not known as atoll's.
+const OWN_WORDS: usize = 1024;
+/// A bit for each descriptor that is atoll's and not the program's.
+static OWN: [AtomicU64; OWN_WORDS] = [const { AtomicU64::new(0) }; OWN_WORDS];
+
+fn own_bit(fd: i32) -> Option<(&'static AtomicU64, u64)> {
+    Some((OWN.get(usize::try_from(fd).ok()? / 64)?, 1 << (fd % 64)))
+}
+
+/// Notes that a descriptor is atoll's, which a program that closes all descriptors must not close; until [`close`].
+pub fn keep_open(fd: i32) {
+    if let Some((word, bit)) = own_bit(fd) {
+        word.fetch_or(bit, Ordering::Relaxed);
+    }
+}
+
+/// Whether a descriptor is atoll's.
+pub fn is_own_descriptor(fd: i32) -> bool {
+    own_bit(fd).is_some_and(|(word, bit)| word.load(Ordering::Relaxed) & bit != 0)
+}
+
+/// The descriptors that are atoll's, ascending.
+pub fn own_descriptors() -> impl Iterator<Item = u32> {
+    OWN.iter().enumerate().flat_map(|(index, word)| {
+        let word = word.load(Ordering::Relaxed);
+        (0..64).filter(move |bit| word >> bit & 1 != 0).map(move |bit| index as u32 * 64 + bit)
+    })
 }
 
 /// Runs `work` with as many open descriptors allowed as the hard limit says: a large team needs more than programs commonly may

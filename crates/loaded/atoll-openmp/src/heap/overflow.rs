@@ -11,7 +11,7 @@
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::ops::Range;
-use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicUsize, Ordering};
 
 use atoll_memory::layout;
 use libmimalloc_sys as mi;
@@ -36,6 +36,8 @@ const LOOK_BYTES: usize = 256 << 10;
 
 /// The least size in bytes of a small block that is paged.
 static LEAST: AtomicUsize = AtomicUsize::new(usize::MAX);
+/// The key whose destructor forgets an ending thread's heap, plus one; 0 until [`begin`] made it.
+static KEY: AtomicU32 = AtomicU32::new(0);
 /// mimalloc's number of the area; negative until it has one.
 static AREA_ID: AtomicI32 = AtomicI32::new(-1);
 
@@ -43,6 +45,20 @@ thread_local! {
     static HEAP: Cell<*mut mi::mi_heap_t> = const { Cell::new(std::ptr::null_mut()) };
     /// Bytes that this thread allocated since it last looked.
     static SINCE: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Has the heaps of threads that end forgotten when mimalloc frees them, by the destructor of a key of pthread's. Called before the
+/// program makes keys of its own, whose destructors run behind this one and may allocate.
+pub(crate) fn begin() {
+    let mut key = 0;
+    // SAFETY: the function stays.
+    if unsafe { libc::pthread_key_create(&raw mut key, Some(forget)) } == 0 {
+        KEY.store(key + 1, Ordering::Relaxed);
+    }
+}
+
+unsafe extern "C" fn forget(_: *mut c_void) {
+    HEAP.set(std::ptr::null_mut());
 }
 
 /// Whether a small block of `size` bytes, asked for by the code at `caller`, is to be paged.
@@ -137,6 +153,10 @@ fn heap() -> Option<*mut mi::mi_heap_t> {
     // SAFETY: the area with this number is mimalloc's.
     let heap = unsafe { mi_heap_new_in_arena(id) };
     HEAP.set(heap);
+    if let Some(key) = KEY.load(Ordering::Relaxed).checked_sub(1) {
+        // SAFETY: the key was made; any value but null has its destructor called.
+        unsafe { libc::pthread_setspecific(key, heap.cast()) };
+    }
     (!heap.is_null()).then_some(heap)
 }
 

@@ -124,6 +124,7 @@ fn set_up(control: &'static Control, objects: &[objects::Object], in_stack: usiz
     if !heap::small::init() {
         return Err("mimalloc does not take the pinned memory".into());
     }
+    heap::overflow::begin();
     state::set_heap_ready();
     let faults = open_faults(control)?;
     let pager = arena::create(control).map_err(|e| {

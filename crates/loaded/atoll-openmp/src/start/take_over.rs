@@ -74,6 +74,7 @@ pub(super) fn watch(handle: Handle) {
     PARENT.store(if parent == handle.launcher || parent == 1 { 0 } else { parent }, Ordering::Relaxed);
     forked::begin();
     wrap::begin_ends();
+    heap::overflow::begin();
     STATE.store(WATCHED, Ordering::Release);
 }
 

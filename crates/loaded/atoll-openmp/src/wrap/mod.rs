@@ -4,7 +4,7 @@
 //! every function passes through with one branch; it then calls the real one in libc.
 //!
 //! `paged` pins memory for the kernel, `lend` lends it strings and structures. `io` reads and writes with paged buffers;
-//! `table` is the long list of calls that need no more than that. `stdio` makes streams common to all workers, `far_streams` to
+//! `table` is the long list of calls that need no more than that, `contexts` has those that return twice, `raw_calls` those by number. `closing` keeps atoll's descriptors open. `stdio` makes streams common to all workers, `far_streams` to
 //! all nodes. `sync` makes pthread objects wake workers in other processes, `node_sync` on other nodes. `signals` keeps SIGBUS
 //! ours; `process` is about beginning and ending processes. `random` and `environment` replace state that libc keeps privately.
 //! `limits` are those that the program sets for itself. `replay` repeats mappings in the other workers. `travel` makes what libc
@@ -13,6 +13,8 @@
 #[macro_use]
 mod real;
 
+mod closing;
+mod contexts;
 pub(crate) mod elsewhere;
 mod environment;
 mod far_streams;
@@ -27,6 +29,7 @@ pub(crate) mod process;
 mod program_break;
 pub(crate) mod raise;
 pub(crate) mod random;
+mod raw_calls;
 pub(crate) mod replay;
 mod signals;
 pub(crate) mod stdio;

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
 use atoll_memory::sys;
 
-use super::lend::{self, Argument as _};
+use super::lend::Argument as _;
 use super::node_sync;
 use super::paged::{self, Hold};
 use crate::state;
@@ -180,48 +180,6 @@ pub(super) unsafe extern "C" fn pthread_barrier_init(object: usize, attributes: 
             set_bits(object, 12, 128);
         }
         error
-    }
-}
-
-type Syscall = unsafe extern "C" fn(i64, usize, usize, usize, usize, usize, usize) -> i64;
-
-/// libc's `syscall`, whose variable arguments arrive like fixed ones. Futexes (libstdc++'s guards of static locals,
-/// std::atomic::wait, std::future) reach other processes and absent pages; transfers are made in pieces.
-///
-/// # Safety
-/// The same as for libc's function.
-#[unsafe(no_mangle)]
-pub(super) unsafe extern "C" fn syscall(
-    number: i64,
-    a: usize,
-    b: usize,
-    c: usize,
-    d: usize,
-    e: usize,
-    f: usize,
-) -> i64 {
-    let call = real!("syscall", Syscall);
-    if state::pager().is_none() {
-        // SAFETY: the caller's arguments.
-        return unsafe { call(number, a, b, c, d, e, f) };
-    }
-    // SAFETY: the caller's arguments.
-    unsafe {
-        match number {
-            libc::SYS_futex if atoll_nodes::active() => node_sync::futex(a, b, c as u32, d, f as u32),
-            libc::SYS_futex => {
-                let operation = if super::separate() { b & !(libc::FUTEX_PRIVATE_FLAG as usize) } else { b };
-                let _held = (paged::hold(a, 4, true), paged::hold(e, 4, true));
-                let time = lend::memory(d, TIME, false);
-                call(number, a, operation, c, time.at(), e, f)
-            }
-            libc::SYS_read => super::io::read(a, b, c) as i64,
-            libc::SYS_write => super::io::write(a, b, c) as i64,
-            libc::SYS_pread64 => super::io::pread64(a, b, c, d) as i64,
-            libc::SYS_pwrite64 => super::io::pwrite64(a, b, c, d) as i64,
-            libc::SYS_getrandom => super::io::getrandom(a, b, c) as i64,
-            _ => call(number, a, b, c, d, e, f),
-        }
     }
 }
 

@@ -4,7 +4,7 @@
 //! (`FileStore::new` is set-up code.)
 
 use std::io::{IoSlice, IoSliceMut};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -83,6 +83,7 @@ impl FileStore {
         };
         let (file, direct) = open(&dir).map_err(|e| FarError::io(e, FarOp::Open))?;
         let file = out_of_the_way(file);
+        crate::sys::keep_open(file.as_raw_fd());
         if direct {
             // SAFETY: the first lane's scratch is a base page at least, and nobody uses it yet.
             let probe = unsafe { std::slice::from_raw_parts(lanes.scratch(0).cast_const(), 4096) };

@@ -92,6 +92,7 @@ impl Ring {
             return Err(Errno::NOSYS);
         }
         let fd = super::file::out_of_the_way(fd);
+        crate::sys::keep_open(fd.as_raw_fd());
         let submissions = params.sq_off.array as usize + params.sq_entries as usize * 4;
         let completions =
             params.cq_off.cqes as usize + params.cq_entries as usize * size_of::<io_uring_cqe>();
