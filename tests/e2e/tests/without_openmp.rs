@@ -165,6 +165,15 @@ fn everything_closed_and_handed_to_the_kernel() {
     helper_as_natively("everything_closed.c", "40M");
 }
 
+/// At the end of the process atoll's own small blocks were taken from paged memory, and freed as libc's: "free(): invalid pointer" in JAX.
+#[test]
+fn a_librarys_destructor_unmapped_memory() {
+    let program = plain("blocks_of_ended_threads.c");
+    let library = helper_with("unmaps_at_exit.c", &["-shared", "-fPIC"]);
+    let natively = native(&program).arg(&library).run().exits(0);
+    Atoll::new(&program).arg(&library).with("--near 40M").run().exits(0).like(&natively);
+}
+
 /// Of the programs without OpenMP that a script starts, the first was managed and the others ran without the limit.
 #[test]
 fn later_programs_without_openmp_had_no_limit() {

@@ -38,8 +38,19 @@ const OPTION_ARENA_RESERVE: mi::mi_option_t = 23;
 /// The option for the milliseconds after which unused memory is given back; -1 means never.
 const OPTION_PURGE_DELAY: mi::mi_option_t = 15;
 
+/// The option for what mimalloc does as the process ends; above 1 it does nothing.
+const OPTION_DESTROY_ON_EXIT: mi::mi_option_t = 22;
+
+/// Has mimalloc do nothing as the process ends. It would do so before the destructors of other libraries run, which use it still, and would take
+/// the blocks of threads that have ended for its first heap, paged ones too.
+fn stay_until_the_end() {
+    // SAFETY: a number.
+    unsafe { mi::mi_option_set(OPTION_DESTROY_ON_EXIT, 2) };
+}
+
 /// Gives mimalloc its arena. Called once, before the first block; `false` if mimalloc refuses it.
 pub(crate) fn init() -> bool {
+    stay_until_the_end();
     // SAFETY: the range is mapped, zeroed and used by nobody else; options are set before first use.
     unsafe {
         mi::mi_option_set(OPTION_LIMIT_OS_ALLOC, 1);
@@ -70,6 +81,7 @@ static IN_SEGMENT: [AtomicUsize; 2] = [AtomicUsize::new(usize::MAX), AtomicUsize
 
 /// Gives mimalloc its first memory in a segment, `bytes` from `bounds`. Called instead of [`init`].
 pub(crate) fn init_in_segment(bytes: usize, end: usize) -> bool {
+    stay_until_the_end();
     // SAFETY: options are set before first use.
     unsafe {
         mi::mi_option_set(OPTION_LIMIT_OS_ALLOC, 1);
