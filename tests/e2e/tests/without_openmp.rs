@@ -174,6 +174,13 @@ fn a_librarys_destructor_unmapped_memory() {
     Atoll::new(&program).arg(&library).with("--near 40M").run().exits(0).like(&natively);
 }
 
+/// Threads had all signals blocked, so that Mono's collector waited for ever for them to stop, and no guard, at which Rust's threads ended the
+/// program.
+#[test]
+fn threads_had_all_signals_blocked_and_no_guard() {
+    helper_as_natively("threads_made_later.c", "40M");
+}
+
 /// Of the programs without OpenMP that a script starts, the first was managed and the others ran without the limit.
 #[test]
 fn later_programs_without_openmp_had_no_limit() {

@@ -215,6 +215,9 @@ fn unpin((start, bytes): (usize, usize)) {
     }
 }
 
+/// The signals by which glibc cancels threads and has all of them change their user.
+const OF_LIBC: u64 = 0b11 << (32 - 1);
+
 thread_local! {
     /// The calling thread's own part, if it is a thread of the program's.
     static ME: Cell<*const Own> = const { Cell::new(std::ptr::null()) };
@@ -246,8 +249,8 @@ extern "C" fn settle(own: *mut c_void) {
     own.kernel.store(number as i32, Ordering::Relaxed);
     signal::use_stack(own.slot.alternate());
     own.executor.store(sys::with_descriptors(|| state::begin_thread(own.table)) + 1, Ordering::Relaxed);
-    // Another mask is one that the thread's attributes ask for.
-    if state::mask() == SignalsBlocked::MASK {
+    // Another mask is one that the thread's attributes ask for. glibc lets its own signals through in any case.
+    if state::mask() | OF_LIBC == SignalsBlocked::MASK | OF_LIBC {
         state::set_mask(own.mask);
     }
 }

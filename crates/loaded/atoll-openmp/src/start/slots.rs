@@ -121,6 +121,11 @@ impl Slot {
     }
 }
 
+/// Whether a stack from `start` on is a slot's, with a guard below it.
+pub(crate) fn is_stack(start: usize) -> bool {
+    place::stacks().contains(&start) && !segment::is_on()
+}
+
 /// Makes all stacks executable from now on, the moved main stack at `start..end` among them. Called when the main stack's
 /// protection shows that the program keeps code on its stacks.
 pub(crate) fn make_executable(start: usize, end: usize) {

@@ -44,6 +44,36 @@ pub(super) unsafe extern "C" fn pthread_create(
     }
 }
 
+/// `pthread_getattr_np`: the guard of a stack that this runtime made is none of libc's, which says that there is no guard. Rust's threads end
+/// the program then.
+///
+/// # Safety
+/// The same as for libc's function.
+#[unsafe(no_mangle)]
+pub(super) unsafe extern "C" fn pthread_getattr_np(
+    thread: libc::pthread_t,
+    attributes: *mut libc::pthread_attr_t,
+) -> c_int {
+    type Get = unsafe extern "C" fn(libc::pthread_t, *mut libc::pthread_attr_t) -> c_int;
+    let call = real!("pthread_getattr_np", Get);
+    // SAFETY: the caller's arguments.
+    let status = unsafe { call(thread, attributes) };
+    if status == 0 && state::pager().is_some() {
+        let (mut stack, mut bytes) = (std::ptr::null_mut(), 0);
+        // SAFETY: libc has filled the attributes in.
+        unsafe {
+            libc::pthread_attr_getstack(attributes, &raw mut stack, &raw mut bytes);
+            if start::slots::is_stack(stack as usize) {
+                libc::pthread_attr_setguardsize(attributes, GUARD);
+            }
+        }
+    }
+    status
+}
+
+/// The bytes of a guard that are told: as many as libc's own threads have. There are more.
+const GUARD: usize = 4096;
+
 /// The results of C11's thread functions.
 const THRD_SUCCESS: c_int = 0;
 const THRD_ERROR: c_int = 2;
