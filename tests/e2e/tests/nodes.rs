@@ -319,6 +319,14 @@ fn what_went_wrong_once() {
     none(&failed);
 }
 
+/// The arguments of a task outside of all regions were its node's alone, and a region in it is spread.
+#[test]
+fn a_region_in_a_task_missed_the_tasks_arguments() {
+    let program = helper("region_in_task.c");
+    let natively = native(&program).run().exits(0);
+    Atoll::new(&program).with("--nodes 2 --workers 4 --home-alone off").run().exits(0).like(&natively);
+}
+
 /// Files mapped shared, regions in target constructs, leagues, limits, flags beside singles, allocators, and what libc made.
 #[test]
 fn what_strangers_programs_did() {

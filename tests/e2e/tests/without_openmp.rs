@@ -181,6 +181,12 @@ fn threads_had_all_signals_blocked_and_no_guard() {
     helper_as_natively("threads_made_later.c", "40M");
 }
 
+/// Pages of stacks that a program brings stay near, and were the next victims again and again: threads searched for room for minutes.
+#[test]
+fn stacks_of_the_programs_own_were_victims_for_ever() {
+    helper_as_natively("stacks_in_blocks.c", "50M");
+}
+
 /// Of the programs without OpenMP that a script starts, the first was managed and the others ran without the limit.
 #[test]
 fn later_programs_without_openmp_had_no_limit() {

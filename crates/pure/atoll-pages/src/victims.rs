@@ -15,12 +15,17 @@ pub trait Near {
     fn frame_of(&self, page: u64) -> Option<u32>;
     /// Takes the page for leaving, with the policy's token; `false` where it must stay, as somebody uses it.
     fn take(&mut self, page: u64, frame: u32, token: u32) -> bool;
+    /// Asked of a page that was not taken: whether it stays near for long, so that whoever keeps it there gives it back to the policy later.
+    fn set_aside(&mut self, page: u64, frame: u32) -> bool {
+        let _ = (page, frame);
+        false
+    }
     /// The core-map count of the page in `frame`.
     fn mappers(&self, frame: u32) -> u32;
 }
 
 /// Takes up to `most` victims of the policy. `with_neighbours`: as far as the policy gives them up, the pages around each victim, in
-/// its block, go with it. Those that must stay go back to the policy. Returns how many were taken.
+/// its block, go with it. Those that must stay go back to the policy, but for those that are set aside. Returns how many were taken.
 pub fn choose(policy: &mut impl Policy, near: &mut impl Near, most: usize, with_neighbours: bool) -> usize {
     let mut count = 0;
     let mut skipped = [0u32; VICTIMS];
@@ -29,8 +34,10 @@ pub fn choose(policy: &mut impl Policy, near: &mut impl Near, most: usize, with_
         let Some(frame) = policy.evict() else { break };
         let page = near.page_in(frame);
         if !near.take(page, frame, policy.token()) {
-            skipped[skips] = frame;
-            skips += 1;
+            if !near.set_aside(page, frame) {
+                skipped[skips] = frame;
+                skips += 1;
+            }
             continue;
         }
         count += 1;
@@ -109,6 +116,35 @@ mod tests {
         assert_eq!(choose(&mut policy, &mut near, 3, true), 3);
         assert_eq!(near.taken, [1, 3, 4]);
         assert!([0, 2, 5, 6, 7].iter().all(|&frame| policy.contains(frame)) && policy.len() == 5);
+    }
+
+    /// Pages that stayed for long were the next victims again and again, before any that could leave.
+    #[test]
+    fn what_stays_for_long_is_no_victim_until_it_is_given_back() {
+        struct Pinned(Same);
+        impl Near for Pinned {
+            fn page_in(&self, frame: u32) -> u64 {
+                self.0.page_in(frame)
+            }
+            fn frame_of(&self, page: u64) -> Option<u32> {
+                self.0.frame_of(page)
+            }
+            fn take(&mut self, page: u64, frame: u32, token: u32) -> bool {
+                self.0.take(page, frame, token)
+            }
+            fn set_aside(&mut self, _page: u64, _frame: u32) -> bool {
+                true
+            }
+            fn mappers(&self, frame: u32) -> u32 {
+                self.0.mappers(frame)
+            }
+        }
+        let mut storage = OwnedStorage::new("adaptive".parse::<PolicySpec>().unwrap(), 400);
+        let mut policy = storage.policy();
+        full(&mut policy, 400);
+        let mut near = Pinned(Same { frames: 400, stay: (0..300).collect(), taken: Vec::new() });
+        assert_eq!(choose(&mut policy, &mut near, 2, false), 2);
+        assert_eq!((near.0.taken.as_slice(), policy.len()), ([300, 301].as_slice(), 98));
     }
 
     #[test]

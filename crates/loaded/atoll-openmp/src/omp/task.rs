@@ -5,9 +5,11 @@
 use super::depend::{Links, Table};
 use super::icv::Icv;
 use super::kmp;
-use super::team::{Function, Team, Thread, known};
+use super::team::{Function, Team, Thread, in_region, known};
+use crate::heap::exports;
 use std::alloc::{Layout, alloc, dealloc};
 use std::cell::{Cell, UnsafeCell};
+use std::ffi::c_void;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -40,6 +42,8 @@ pub(crate) struct Task {
     pub(crate) home: Cell<u32>,
     pub(crate) function: Cell<Option<Function>>,
     pub(crate) data: Cell<*mut u8>,
+    /// The paged block with the arguments, where they do not lie behind the task.
+    block: Cell<*mut c_void>,
     pub(crate) detach: AtomicU32,
     /// The function called once the body is over, or will not run.
     pub(crate) ending: Cell<Option<Function>>,
@@ -168,6 +172,7 @@ impl Task {
             home: Cell::new(0),
             function: Cell::new(None),
             data: Cell::new(ptr::null_mut()),
+            block: Cell::new(ptr::null_mut()),
             detach: AtomicU32::new(0),
             ending: Cell::new(None),
             untied: Cell::new(false),
@@ -193,6 +198,13 @@ impl Task {
 
     /// Makes a child of `parent` with room for `size` bytes of arguments, aligned to `align`.
     pub(crate) fn explicit(thread: &Thread, parent: &Task, size: usize, align: usize) -> *const Task {
+        // A region in such a task may be spread: other nodes then read the arguments.
+        let block = if atoll_nodes::active() && size > 0 && !in_region() {
+            exports::program_block(size.saturating_add(align))
+        } else {
+            None
+        };
+        let size = if block.is_some() { 0 } else { size };
         let arguments = Layout::from_size_align(size, align.max(1)).unwrap_or(Layout::new::<u128>());
         let Ok((needed, offset)) = Layout::new::<Task>().extend(arguments) else {
             super::fatal("Out of memory allocating a task");
@@ -214,6 +226,10 @@ impl Task {
         // SAFETY: the memory has room for a task, and the arguments begin within it.
         unsafe {
             task.data.set(memory.add(offset));
+            if let Some(block) = block {
+                task.block.set(block);
+                task.data.set(block.cast::<u8>().add(block.cast::<u8>().align_offset(align.max(1))));
+            }
             memory.cast::<Task>().write(task);
         }
         memory.cast::<Task>()
@@ -252,6 +268,9 @@ impl Task {
         // SAFETY: the memory is from `explicit`, and nobody uses it.
         unsafe {
             let layout = (*task).layout;
+            if !(*task).block.get().is_null() {
+                exports::free((*task).block.get());
+            }
             ptr::drop_in_place(task.cast_mut());
             if layout == BLOCK && known().is_some_and(|thread| thread.blocks.give(memory)) {
                 return;

@@ -158,6 +158,10 @@ impl Near for Lockable<'_> {
         true
     }
 
+    fn set_aside(&mut self, page: u64, frame: u32) -> bool {
+        self.pages.set_aside_if_pinned(page as u32, frame)
+    }
+
     fn mappers(&self, frame: u32) -> u32 {
         self.pages.frames.count(frame)
     }

@@ -10,6 +10,8 @@ use super::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 const DIRTY: u32 = 1;
 const FAR_COPY: u32 = 2;
 const LEAVING: u32 = 4;
+/// The page was found pinned as a victim, and the policy does not hold it.
+const ASIDE: u32 = 8;
 const PIN: u32 = 1 << 8;
 
 /// The frame table: `capacity` entries of page, flags and core map.
@@ -160,6 +162,30 @@ impl Frames {
     #[inline]
     pub fn pinned(&self, frame: u32) -> bool {
         self.flags[frame as usize].load(Ordering::Relaxed) >= PIN
+    }
+
+    /// Notes that the policy does not hold the page, as it is pinned.
+    #[inline]
+    pub(super) fn set_aside(&self, frame: u32) {
+        let flags = &self.flags[frame as usize];
+        flags.store(flags.load(Ordering::Relaxed) | ASIDE, Ordering::Relaxed);
+    }
+
+    /// Whether the policy does not hold the page, as it was pinned.
+    #[inline]
+    pub(super) fn is_aside(&self, frame: u32) -> bool {
+        self.flags[frame as usize].load(Ordering::Relaxed) & ASIDE != 0
+    }
+
+    /// Notes that the policy holds the page again. Returns whether it did not.
+    #[inline]
+    pub(super) fn take_back(&self, frame: u32) -> bool {
+        let flags = &self.flags[frame as usize];
+        let now = flags.load(Ordering::Relaxed);
+        if now & ASIDE != 0 {
+            flags.store(now & !ASIDE, Ordering::Relaxed);
+        }
+        now & ASIDE != 0
     }
 
     /// Adds one reason to keep the page near.

@@ -71,6 +71,17 @@ impl Pages {
         Some(Victim { page, frame, dirty, store, token, habit: seen.habit(), count })
     }
 
+    /// Notes of `page`, if it is in `frame` and pinned, that the policy, which has given it up, does not hold it. Returns whether that is so.
+    pub(super) fn set_aside_if_pinned(&self, page: u32, frame: u32) -> bool {
+        let Some(seen) = self.try_lock_in(page, frame) else { return false };
+        let pinned = self.frames.pinned(frame);
+        if pinned {
+            self.frames.set_aside(frame);
+        }
+        page_word::unlock(self.word(page), seen);
+        pinned
+    }
+
     /// The frame that holds `page` now, which is not locked: it may leave its frame and come into another one at any time.
     pub(super) fn frame_of(&self, page: u32) -> Option<u32> {
         let seen = page_word::load(self.word(page));

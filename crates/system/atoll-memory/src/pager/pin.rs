@@ -5,6 +5,8 @@
 //!
 //! Rules: no allocation, no arena access.
 
+use atoll_pages::Policy;
+
 use super::executor::Executor;
 use super::fault::Fault;
 use super::page_word::{self, State};
@@ -90,7 +92,7 @@ impl Pager {
                 loop {
                     let seen = page_word::load(word);
                     if seen.state() == State::Resident && page_word::try_lock(word, seen) {
-                        self.pages.frames.unpin(seen.frame());
+                        self.let_go(seen.frame());
                         page_word::unlock(word, seen);
                         break;
                     }
@@ -101,6 +103,18 @@ impl Pager {
                 }
             }
             address += bytes;
+        }
+    }
+
+    /// Takes one reason to keep the locked page in `frame` near away. The policy gets it back if it was set aside.
+    fn let_go(&self, frame: u32) {
+        let frames = &self.pages.frames;
+        frames.unpin(frame);
+        if !frames.pinned(frame) && frames.is_aside(frame) {
+            // Whoever holds this lock only tries to lock pages.
+            let mut room = self.near.room.lock();
+            frames.take_back(frame);
+            room.policy.restore(frame, frames.count(frame));
         }
     }
 }
