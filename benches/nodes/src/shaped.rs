@@ -59,13 +59,29 @@ pub(crate) struct Link {
     gbit_s: u32,
 }
 
+/// What the names of all namespaces of this bench begin with; the process's number follows.
+const PREFIX: &str = "atoll-bench-";
+
+/// Removes the namespaces of runs that were killed.
+fn remove_left_ones() {
+    let Ok(entries) = std::fs::read_dir("/run/netns") else { return };
+    for name in entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()) {
+        let process = name.strip_prefix(PREFIX).and_then(|rest| rest.split('-').next()?.parse::<u32>().ok());
+        if process.is_some_and(|process| !std::path::Path::new(&format!("/proc/{process}")).exists()) {
+            // One that cannot be removed does no harm.
+            let _ = run("ip", &format!("netns delete {name}"));
+        }
+    }
+}
+
 impl Link {
     /// Makes the namespaces and the link; each direction passes `gbit_s` Gbit/s at most.
     ///
     /// # Errors
     /// Why this machine cannot.
     pub(crate) fn new(gbit_s: u32) -> Result<Link, String> {
-        let name = |node: u32| format!("atoll-bench-{}-{gbit_s}-{node}", std::process::id());
+        remove_left_ones();
+        let name = |node: u32| format!("{PREFIX}{}-{gbit_s}-{node}", std::process::id());
         // If a later step fails, everything made before is removed again.
         let link = Link { names: [name(0), name(1)], gbit_s };
         let [first, second] = &link.names;
