@@ -59,9 +59,27 @@ pub fn available_bytes() -> Option<u64> {
     Some(line.split_ascii_whitespace().next()?.parse::<u64>().ok()? << 10)
 }
 
+/// One part in this number of the available memory is left to other programs, and to what the program needs besides paged memory.
+const LEFT_PART: u64 = 8;
+
+/// Bytes of memory that each of `nodes` on a machine may take for far memory beside `near` bytes (`u64::MAX`: no limit) of near memory,
+/// where `available` bytes may be had.
+pub fn spare_bytes(available: u64, near: u64, nodes: u32) -> u64 {
+    let nodes = u64::from(nodes.max(1));
+    (available - available / LEFT_PART).saturating_sub(near.saturating_mul(nodes)) / nodes
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn near_memory_and_a_part_for_others_come_first() {
+        assert_eq!(spare_bytes(8 << 30, 2 << 30, 1), 5 << 30);
+        assert_eq!(spare_bytes(8 << 30, 2 << 30, 2), 3 << 29);
+        assert_eq!(spare_bytes(8 << 30, 7 << 30, 1), 0);
+        assert_eq!(spare_bytes(8 << 30, u64::MAX, 2), 0);
+    }
 
     #[test]
     fn each_limit_has_its_sentence() {

@@ -206,18 +206,15 @@ pub fn out_of_the_way(fd: i32) -> i32 {
     // SAFETY: no pointers.
     let moved =
         unsafe { syscall(libc::SYS_fcntl, [fd as usize, libc::F_DUPFD_CLOEXEC as usize, HIGH, 0, 0, 0]) };
-    match moved {
+    let fd = match moved {
         Ok(high) => {
             close(fd);
-            let high = high as i32;
-            keep_open(high);
-            high
+            high as i32
         }
-        Err(_) => {
-            keep_open(fd);
-            fd
-        }
-    }
+        Err(_) => fd,
+    };
+    keep_open(fd);
+    fd
 }
 
 /// Words of [`OWN`]: higher descriptors are not known as atoll's.

@@ -197,21 +197,20 @@ fn take(control: &'static Control) {
     let me = std::process::id() as i32;
     let first = control;
     let is_first = first.program.compare_exchange(0, me, Ordering::AcqRel, Ordering::Relaxed).is_ok();
-    wrap::make_room_in_limits();
-    if let Some(why) = missing(first) {
-        if is_first {
-            first.program.store(0, Ordering::Release);
+    let control = match if is_first { Ok(first) } else { own_control::make(first, me) } {
+        Ok(control) => control,
+        Err(why) => {
+            STATE.store(NOT, Ordering::Release);
+            let told = format!("needs memory, too, and is left alone, as {why}: --near is not applied to it");
+            return say(first, &told);
         }
+    };
+    wrap::make_room_in_limits();
+    if let Some(why) = missing(control) {
+        control.program.store(0, Ordering::Release);
         STATE.store(NOT, Ordering::Release);
         return say(first, &format!("cannot be managed, and runs as it is: {why}"));
     }
-    let Some(control) = (if is_first { Some(first) } else { own_control::make(first, me) }) else {
-        STATE.store(NOT, Ordering::Release);
-        return say(
-            first,
-            "needs memory, too, and is left alone, as the lenders of a run serve one program: --near is not applied to it",
-        );
-    };
     let blocked = state::SignalsBlocked::new();
     control.blocked.store(blocked.before(), Ordering::Relaxed);
     control.settings.page_tables.store(PageTables::Shared as u32, Ordering::Relaxed);
@@ -222,6 +221,7 @@ fn take(control: &'static Control) {
         unsafe { libc::_exit(control.failure.load(Ordering::Relaxed)) };
     }
     if !is_first {
+        first.later_programs.fetch_add(1, Ordering::Relaxed);
         // What a later program prints is read by the script that started it.
         return;
     }

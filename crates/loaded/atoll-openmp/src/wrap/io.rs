@@ -4,7 +4,6 @@
 //! the loop, an error after progress becomes a short transfer, and a datagram stays whole.
 
 use std::ffi::{c_int, c_void};
-use std::time::{Duration, Instant};
 
 use super::elsewhere;
 use super::lend::{self, Argument as _};
@@ -163,7 +162,7 @@ pub(super) unsafe extern "C" fn getrandom(buffer: usize, len: usize, flags: usiz
     paged::with(buffer, len, Cut::Fill, |at, n, _| unsafe { call(at, n, flags) })
 }
 
-type Vectors<'a> = &'a [libc::iovec];
+pub(super) type Vectors<'a> = &'a [libc::iovec];
 
 /// The caller's vectors, if they must be handled one by one because some of their memory, or the list itself, is paged.
 ///
@@ -326,7 +325,7 @@ type Message = unsafe extern "C" fn(usize, *const libc::msghdr, usize) -> isize;
 ///
 /// # Safety
 /// `message` is valid, or as libc wants it.
-unsafe fn paged_message<'a>(message: usize) -> Option<(libc::msghdr, Vectors<'a>)> {
+pub(super) unsafe fn paged_message<'a>(message: usize) -> Option<(libc::msghdr, Vectors<'a>)> {
     let pager = paged::active()?;
     if message == 0 {
         return None;
@@ -441,91 +440,4 @@ pub(super) unsafe extern "C" fn recvmsg(fd: usize, message: usize, flags: usize)
             return done as isize;
         }
     }
-}
-
-/// Whether any of `count` messages, or what they point to, is paged.
-///
-/// # Safety
-/// The messages are valid, or as libc wants them.
-unsafe fn any_paged(messages: usize, count: usize) -> bool {
-    paged::active().is_some()
-        // SAFETY: the caller's promise.
-        && (0..count).any(|i| unsafe { paged_message(messages + i * size_of::<libc::mmsghdr>()) }.is_some())
-}
-
-/// Notes how many bytes of message `i` were moved.
-///
-/// # Safety
-/// It is a message of the caller's.
-unsafe fn set_len(messages: usize, i: usize, bytes: isize) {
-    // SAFETY: the caller's promise.
-    unsafe { (*(messages as *mut libc::mmsghdr).add(i)).msg_len = bytes as u32 };
-}
-
-/// `sendmmsg`: paged messages are sent one by one.
-///
-/// # Safety
-/// The same as for libc's function.
-#[unsafe(no_mangle)]
-pub(super) unsafe extern "C" fn sendmmsg(fd: usize, messages: usize, count: u32, flags: usize) -> c_int {
-    let call = real!("sendmmsg", unsafe extern "C" fn(usize, usize, u32, usize) -> c_int);
-    // SAFETY: the caller's messages.
-    if !unsafe { any_paged(messages, count as usize) } {
-        // SAFETY: the caller's arguments.
-        return unsafe { call(fd, messages, count, flags) };
-    }
-    for i in 0..count as usize {
-        // SAFETY: the caller's messages.
-        let sent = unsafe { sendmsg(fd, messages + i * size_of::<libc::mmsghdr>(), flags) };
-        if sent < 0 {
-            return if i > 0 { i as c_int } else { -1 };
-        }
-        // SAFETY: as above.
-        unsafe { set_len(messages, i, sent) };
-    }
-    count as c_int
-}
-
-/// `recvmmsg`: paged messages are received one by one.
-///
-/// # Safety
-/// The same as for libc's function.
-#[unsafe(no_mangle)]
-pub(super) unsafe extern "C" fn recvmmsg(
-    fd: usize,
-    messages: usize,
-    count: u32,
-    flags: usize,
-    timeout: usize,
-) -> c_int {
-    let call = real!("recvmmsg", unsafe extern "C" fn(usize, usize, u32, usize, usize) -> c_int);
-    // SAFETY: the caller's messages.
-    if !unsafe { any_paged(messages, count as usize) } {
-        let timeout = lend::memory(timeout, size_of::<libc::timespec>(), true);
-        // SAFETY: the caller's arguments.
-        return unsafe { call(fd, messages, count, flags, timeout.at()) };
-    }
-    let begin = Instant::now();
-    // SAFETY: the caller's time, if there is one.
-    let limit = unsafe { (timeout as *const libc::timespec).as_ref() }
-        .map(|t| Duration::new(t.tv_sec.max(0) as u64, t.tv_nsec.clamp(0, 999_999_999) as u32));
-    let one = libc::MSG_WAITFORONE as usize;
-    let mut each = flags & !one;
-    for i in 0..count as usize {
-        // SAFETY: the caller's messages.
-        let got = unsafe { recvmsg(fd, messages + i * size_of::<libc::mmsghdr>(), each) };
-        if got < 0 {
-            return if i > 0 { i as c_int } else { -1 };
-        }
-        // SAFETY: as above.
-        unsafe { set_len(messages, i, got) };
-        if flags & one != 0 {
-            each |= libc::MSG_DONTWAIT as usize;
-        }
-        // The kernel, too, looks at the time after each message only.
-        if limit.is_some_and(|limit| begin.elapsed() >= limit) {
-            return i as c_int + 1;
-        }
-    }
-    count as c_int
 }

@@ -3,9 +3,10 @@
 //! Called by the program and its libraries (libc's own internal calls do not come here). While the program is not managed,
 //! every function passes through with one branch; it then calls the real one in libc.
 //!
-//! `paged` pins memory for the kernel, `lend` lends it strings and structures. `io` reads and writes with paged buffers;
-//! `table` is the long list of calls that need no more than that, `contexts` has those that return twice, `raw_calls` those by number. `closing` keeps atoll's descriptors open. `stdio` makes streams common to all workers, `far_streams` to
-//! all nodes. `sync` makes pthread objects wake workers in other processes, `node_sync` on other nodes. `signals` keeps SIGBUS
+//! `paged` pins memory for the kernel, `lend` lends it strings and structures. `io` reads and writes with paged buffers,
+//! `several_messages` sends and receives with them; `table` is the long list of calls that need no more than that, `contexts` has those
+//! that return twice, `raw_calls` those by number. `closing` keeps atoll's descriptors open. `stdio` makes streams common to all workers,
+//! `far_streams` to all nodes. `sync` makes pthread objects wake workers in other processes, `node_sync` on other nodes. `signals` keeps SIGBUS
 //! ours; `process` is about beginning and ending processes. `random` and `environment` replace state that libc keeps privately.
 //! `limits` are those that the program sets for itself. `replay` repeats mappings in the other workers. `travel` makes what libc
 //! allocates for the program lie where other nodes see it.
@@ -31,6 +32,7 @@ pub(crate) mod raise;
 pub(crate) mod random;
 mod raw_calls;
 pub(crate) mod replay;
+mod several_messages;
 mod signals;
 pub(crate) mod stdio;
 mod stream_calls;

@@ -71,7 +71,7 @@ pub(super) unsafe extern "C" fn pthread_getattr_np(
     status
 }
 
-/// The bytes of a guard that are told: as many as libc's own threads have. There are more.
+/// The bytes of a guard that the program is told: as many as libc's own threads have. The real guard is larger.
 const GUARD: usize = 4096;
 
 /// The results of C11's thread functions.

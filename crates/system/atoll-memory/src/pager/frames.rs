@@ -171,13 +171,7 @@ impl Frames {
         flags.store(flags.load(Ordering::Relaxed) | ASIDE, Ordering::Relaxed);
     }
 
-    /// Whether the policy does not hold the page, as it was pinned.
-    #[inline]
-    pub(super) fn is_aside(&self, frame: u32) -> bool {
-        self.flags[frame as usize].load(Ordering::Relaxed) & ASIDE != 0
-    }
-
-    /// Notes that the policy holds the page again. Returns whether it did not.
+    /// Notes that the policy is to hold the page again. Returns whether it does not yet.
     #[inline]
     pub(super) fn take_back(&self, frame: u32) -> bool {
         let flags = &self.flags[frame as usize];

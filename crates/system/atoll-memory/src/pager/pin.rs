@@ -110,11 +110,9 @@ impl Pager {
     fn let_go(&self, frame: u32) {
         let frames = &self.pages.frames;
         frames.unpin(frame);
-        if !frames.pinned(frame) && frames.is_aside(frame) {
+        if !frames.pinned(frame) && frames.take_back(frame) {
             // Whoever holds this lock only tries to lock pages.
-            let mut room = self.near.room.lock();
-            frames.take_back(frame);
-            room.policy.restore(frame, frames.count(frame));
+            self.near.room.lock().policy.restore(frame, frames.count(frame));
         }
     }
 }
