@@ -80,11 +80,14 @@ pub fn victims(wanted: usize, surplus: usize, had: usize) -> usize {
     (wanted + surplus).min(VICTIMS).min(STORE - had)
 }
 
-/// Pages that are fetched together at most where room has to be made for them: fetching ahead is worth two batches of evictions.
-pub fn worth_evicting(batch: usize) -> usize {
-    2 * batch
+/// Pages that are fetched together at most where room has to be made for them, by one of `workers` (at least 1), near memory being `frames`:
+/// fetching ahead is worth two batches of evictions. What all workers fetch together is a 64th of near memory, or a block each if that is
+/// more. A policy that keeps most pages leaves but a sixteenth to those that come and go, and there pages fetched ahead must last until they
+/// are used.
+pub fn worth_evicting(batch: usize, frames: u64, workers: u64) -> usize {
+    let share = usize::try_from(frames / (64 * workers)).unwrap_or(usize::MAX);
+    (2 * batch).min(share.max(BLOCK as usize))
 }
-
 /// Whether a worker that noted so many events tells the policy at the next opportunity: its log has no room for a whole store of
 /// frames more.
 pub fn is_nearly_full(noted: usize) -> bool {
@@ -104,4 +107,19 @@ pub fn worth_fetching(page: u64, is_new: bool, last: u64) -> RangeInclusive<u64>
 /// Fewer frames than this, and a single instruction could not make progress while others keep theirs.
 pub const fn least_frames(shift: u32, workers: u32) -> u32 {
     if shift == 12 { 16 + 8 * workers } else { 4 + 2 * workers }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn windows_of_all_workers_evicted_each_other_in_little_near_memory() {
+        let together = |frames, workers| worth_evicting(batch(12, frames, workers), frames, workers);
+        assert_eq!((together(2_000, 2), together(4_096, 2), together(1 << 20, 56)), (16, 32, 128));
+        for (frames, workers) in [(1_000, 1), (2_000, 2), (16_000, 56), (1 << 20, 112)] {
+            let all = together(frames, workers) as u64 * workers;
+            assert!(all <= (frames / 32).max(u64::from(BLOCK) * workers), "{frames} {workers}");
+        }
+    }
 }

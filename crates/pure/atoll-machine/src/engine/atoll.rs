@@ -42,8 +42,9 @@ pub(super) struct State {
     pub(super) marks: Vec<u32>,
     /// Frames a worker gets at once.
     batch: usize,
-    /// Pages that come at once at most.
+    /// Pages that come at once at most, and those for which room has to be made.
     window: usize,
+    worth_evicting: usize,
     /// Are pages mapped with their neighbours?
     around: bool,
 }
@@ -61,11 +62,14 @@ impl State {
             notes: Vec::new(),
             guesses: Guesses::default(),
         };
+        let (frames_or_all, workers) = (frames.unwrap_or(u64::MAX), setup.workers as u64);
+        let batch = pacing::batch(page.shift(), frames_or_all, workers);
         Self {
             own: std::iter::repeat_with(own).take(count).collect(),
             marks: Vec::new(),
-            batch: pacing::batch(page.shift(), frames.unwrap_or(u64::MAX), setup.workers as u64),
+            batch,
             window: window as usize,
+            worth_evicting: pacing::worth_evicting(batch, frames_or_all, workers),
             around: neighbours::are_mapped_together(page.shift(), frames.is_some(), false, wants),
         }
     }
@@ -217,7 +221,7 @@ impl<W: Watch> Engine<'_, W> {
         let mut limit = self.atoll.window.min(window.count as usize);
         if self.policy().is_some() {
             if self.atoll.own[worker].store.len() < limit {
-                limit = limit.min(pacing::worth_evicting(self.atoll.batch));
+                limit = limit.min(self.atoll.worth_evicting);
                 self.stock(worker, clock, limit);
             }
             limit = limit.min(self.atoll.own[worker].store.len());

@@ -261,7 +261,7 @@ impl Pager {
         let mut limit = (x.scratch_bytes >> self.places.shift).clamp(1, WINDOW).min(window.count as usize);
         if x.cached < limit {
             if self.limited() {
-                limit = limit.min(pacing::worth_evicting(self.batch(self.frame_target())));
+                limit = limit.min(self.worth_evicting());
             }
             // Where no room can be made, fewer pages come ahead.
             let _ = self.make_room(x, limit);

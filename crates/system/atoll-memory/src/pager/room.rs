@@ -206,9 +206,19 @@ impl Pager {
 
     /// Frames one batch takes: 256K, or an eighth of what each worker, and each thread of the program, may have if that is less.
     pub(super) fn batch(&self, target: u32) -> usize {
+        pacing::batch(self.places.shift, target.into(), self.executors_at_work())
+    }
+
+    /// Pages that are fetched together at most where room has to be made for them.
+    pub(super) fn worth_evicting(&self) -> usize {
+        let target = self.frame_target();
+        pacing::worth_evicting(self.batch(target), target.into(), self.executors_at_work())
+    }
+
+    /// Workers, and threads of the program's own that are managed.
+    fn executors_at_work(&self) -> u64 {
         let workers = self.control.workers.load(Ordering::Relaxed).max(1);
-        let threads = self.executors.threads.numbers().len();
-        pacing::batch(self.places.shift, target.into(), u64::from(workers) + threads as u64)
+        u64::from(workers) + self.executors.threads.numbers().len() as u64
     }
 
     /// Takes up to `want` unused frames for `x` if the target allows; `true` if it got at least one.
