@@ -165,6 +165,13 @@ fn everything_closed_and_handed_to_the_kernel() {
     helper_as_natively("everything_closed.c", "40M");
 }
 
+/// Asynchronous transfers, semaphores, messages and pages for pipes failed with EFAULT where they lay in far memory; eight thousand small
+/// vectors were as many writes to the disk; `mlockall` filled all of the machine's memory.
+#[test]
+fn far_memory_in_calls_of_libcs_own_code() {
+    helper_as_natively("handed_to_libcs_own.c", "40M");
+}
+
 /// At the end of the process atoll's own small blocks were taken from paged memory, and freed as libc's: "free(): invalid pointer" in JAX.
 #[test]
 fn a_librarys_destructor_unmapped_memory() {

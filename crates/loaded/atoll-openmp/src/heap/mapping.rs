@@ -34,7 +34,7 @@ pub(crate) fn status(r: Result<usize, Errno>) -> c_int {
     if result(r) == FAILED { -1 } else { 0 }
 }
 
-fn in_arena(at: usize, len: usize) -> bool {
+pub(super) fn in_arena(at: usize, len: usize) -> bool {
     layout::in_arena(at) && len <= layout::ARENA + layout::ARENA_BYTES - at
 }
 
@@ -429,20 +429,4 @@ pub(crate) unsafe extern "C" fn madvise(at: *mut c_void, len: usize, advice: c_i
     }
     // SAFETY: the caller's promise.
     status(unsafe { sys::syscall(libc::SYS_madvise, [start, len, advice as usize, 0, 0, 0]) })
-}
-
-/// C's `mlock`: refuses arena memory as the kernel refuses what is beyond RLIMIT_MEMLOCK, since the pager decides what is near. All of a
-/// segment is near anyway.
-///
-/// # Safety
-/// The same as for C's function.
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn mlock(at: *const c_void, len: usize) -> c_int {
-    if in_arena(at as usize, len) {
-        // All of a segment is locked.
-        let locked = state::pager().is_some_and(atoll_memory::pager::Pager::is_segment);
-        return status(if locked { Ok(0) } else { Err(Errno(libc::ENOMEM)) });
-    }
-    // SAFETY: the caller's promise.
-    status(unsafe { sys::syscall(libc::SYS_mlock, [at as usize, len, 0, 0, 0, 0]) })
 }

@@ -3,7 +3,7 @@
 //! `small` is mimalloc on pinned memory, `overflow` the same in the arena when pinned memory takes too much, `large` allocates
 //! extents of whole pages, of which `kept` notes what stays when they are freed, and `bounds` says where both end in a segment. `exports` is the malloc family that the program's
 //! calls reach, and `operators` C++'s. `mapping` is mmap and its relatives, which send stacks and code to `unpaged` and note in `mapped_over` where
-//! files lie over the arena. `place` says which addresses are this node's where there are several, `foreign` sends other nodes'
+//! files lie over the arena; `locking` is mlock and its relatives. `place` says which addresses are this node's where there are several, `foreign` sends other nodes'
 //! blocks home, and `streams` holds the standard streams.
 
 pub(crate) mod bounds;
@@ -11,6 +11,7 @@ pub(crate) mod exports;
 pub(crate) mod foreign;
 mod kept;
 pub(crate) mod large;
+mod locking;
 pub(crate) mod mapped_over;
 pub(crate) mod mapping;
 mod operators;

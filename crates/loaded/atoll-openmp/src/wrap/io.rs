@@ -162,6 +162,32 @@ pub(super) unsafe extern "C" fn getrandom(buffer: usize, len: usize, flags: usiz
     paged::with(buffer, len, Cut::Fill, |at, n, _| unsafe { call(at, n, flags) })
 }
 
+/// `getentropy`: every piece is filled.
+///
+/// # Safety
+/// The same as for libc's function.
+#[unsafe(no_mangle)]
+pub(super) unsafe extern "C" fn getentropy(buffer: usize, len: usize) -> c_int {
+    let call = real!("getentropy", unsafe extern "C" fn(usize, usize) -> c_int);
+    let lent = lend::memory(buffer, len, true);
+    // SAFETY: the caller's buffer, or a copy of it.
+    unsafe { call(lent.at(), len) }
+}
+
+/// `arc4random_buf`: every piece is filled.
+///
+/// # Safety
+/// The same as for libc's function.
+#[unsafe(no_mangle)]
+pub(super) unsafe extern "C" fn arc4random_buf(buffer: usize, len: usize) {
+    let call = real!("arc4random_buf", unsafe extern "C" fn(usize, usize));
+    paged::with(buffer, len, Cut::Fill, |at, n, _| {
+        // SAFETY: parts of the caller's buffer.
+        unsafe { call(at, n) };
+        n as isize
+    });
+}
+
 pub(super) type Vectors<'a> = &'a [libc::iovec];
 
 /// The caller's vectors, if they must be handled one by one because some of their memory, or the list itself, is paged.
@@ -227,6 +253,9 @@ unsafe fn scatter(list: Vectors, mut skip: usize, from: &[u8]) {
 /// The most bytes of vectors that must stay together, of which a copy is made.
 const TOGETHER: usize = 1 << 20;
 
+/// Vectors of fewer bytes are moved together with others.
+const SMALL: usize = 64 << 10;
+
 /// Transfers vectors that are paged: small ones together by way of a copy, so that they stay one message; large ones one after
 /// the other. `call(start, len, done)` transfers one buffer.
 fn vectored(list: Vectors, fd: Fd, write: bool, mut call: impl FnMut(usize, usize, usize) -> isize) -> isize {
@@ -236,32 +265,54 @@ fn vectored(list: Vectors, fd: Fd, write: bool, mut call: impl FnMut(usize, usiz
     };
     let kind = paged::kind(fd);
     if kind == Kind::Datagram || sum <= TOGETHER {
-        let mut copy = Bounce::new(if write { sum.min(TOGETHER) } else { sum });
-        if !write {
-            // SAFETY: the caller's vectors.
-            unsafe { gather(list, 0, &mut copy.0) };
-        }
-        let n = call(copy.0.as_mut_ptr() as usize, copy.0.len(), 0);
-        if write && n > 0 {
-            // SAFETY: the caller's vectors.
-            unsafe { scatter(list, 0, &copy.0[..(n as usize).min(sum)]) };
-        }
-        return n;
+        return by_copy(list, sum, write, |at, n| call(at, n, 0));
     }
     let cut = if write { Cut::Read(fd) } else { Cut::Write(fd) };
     let mut done = 0usize;
-    for v in list.iter().filter(|v| v.iov_len > 0) {
-        let before = done;
-        let n = paged::with(v.iov_base as usize, v.iov_len, cut, |at, n, d| call(at, n, before + d));
+    let mut rest = list;
+    while let Some(first) = rest.first() {
+        let (n, of);
+        (of, rest) = rest.split_at(together(rest));
+        let len = of.iter().map(|v| v.iov_len).sum::<usize>();
+        if of.len() > 1 {
+            n = by_copy(of, len, write, |at, n| call(at, n, done));
+        } else {
+            n = paged::with(first.iov_base as usize, len, cut, |at, n, within| call(at, n, done + within));
+        }
         if n < 0 {
             return if done > 0 { done as isize } else { n };
         }
         done += n as usize;
-        if (n as usize) < v.iov_len || (write && kind == Kind::Stream) {
+        if (n as usize) < len || (write && kind == Kind::Stream && len > 0) {
             break;
         }
     }
     done as isize
+}
+
+/// How many of the vectors, at least one, are so small that they are moved together by way of a copy.
+fn together(list: Vectors) -> usize {
+    let mut sum = 0;
+    let small = |v: &&libc::iovec| {
+        sum += v.iov_len;
+        v.iov_len < SMALL && sum <= TOGETHER
+    };
+    list.iter().take_while(small).count().max(1)
+}
+
+/// Transfers vectors of `len` bytes together, by way of a copy.
+fn by_copy(list: Vectors, len: usize, write: bool, call: impl FnOnce(usize, usize) -> isize) -> isize {
+    let mut copy = Bounce::new(if write { len.min(TOGETHER) } else { len });
+    if !write {
+        // SAFETY: the caller's vectors.
+        unsafe { gather(list, 0, &mut copy.0) };
+    }
+    let n = call(copy.0.as_mut_ptr() as usize, copy.0.len());
+    if write && n > 0 {
+        // SAFETY: the caller's vectors.
+        unsafe { scatter(list, 0, &copy.0[..(n as usize).min(len)]) };
+    }
+    n
 }
 
 /// Defines vectored calls: the name, whether memory is written, and the call that does the same on one buffer.
@@ -317,6 +368,38 @@ vectored! {
     preadv64v2(fd, list, count, offset, flags) true => |at, n, done| single2(true, fd, at, n, advance(offset, done), flags);
     pwritev2(fd, list, count, offset, flags) false => |at, n, done| single2(false, fd, at, n, advance(offset, done), flags);
     pwritev64v2(fd, list, count, offset, flags) false => |at, n, done| single2(false, fd, at, n, advance(offset, done), flags);
+}
+
+/// `vmsplice`: paged memory is copied into the pipe, or out of it, as its pages may leave while they are in the pipe.
+///
+/// # Safety
+/// The same as for libc's function.
+#[unsafe(no_mangle)]
+pub(super) unsafe extern "C" fn vmsplice(fd: usize, list: usize, count: usize, flags: usize) -> isize {
+    // SAFETY: the caller's vectors.
+    let Some(vectors) = (unsafe { paged_vectors(list, count) }) else {
+        let call = real!("vmsplice", unsafe extern "C" fn(usize, usize, usize, usize) -> isize);
+        // SAFETY: the caller's arguments.
+        return unsafe { call(fd, list, count, flags) };
+    };
+    // SAFETY: no memory is passed but what is this function's own; the rest is the caller's.
+    unsafe {
+        let reads = libc::fcntl(fd as Fd, libc::F_GETFL) & libc::O_ACCMODE == libc::O_RDONLY;
+        let list = vectors.as_ptr() as usize;
+        if flags & libc::SPLICE_F_NONBLOCK as usize == 0 {
+            return if reads { readv(fd, list, count) } else { writev(fd, list, count) };
+        }
+        // A pipe that is ready moves so many bytes without waiting.
+        let events = if reads { libc::POLLIN } else { libc::POLLOUT };
+        let mut ready = libc::pollfd { fd: fd as Fd, events, revents: 0 };
+        if libc::poll(&raw mut ready, 1, 0) == 0 {
+            set_errno(libc::EAGAIN);
+            return -1;
+        }
+        let Some(first) = vectors.iter().find(|v| v.iov_len > 0) else { return 0 };
+        let (at, len) = (first.iov_base as usize, first.iov_len.min(libc::PIPE_BUF));
+        if reads { read(fd, at, len) } else { write(fd, at, len) }
+    }
 }
 
 type Message = unsafe extern "C" fn(usize, *const libc::msghdr, usize) -> isize;

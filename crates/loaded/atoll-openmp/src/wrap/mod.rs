@@ -14,6 +14,7 @@
 #[macro_use]
 mod real;
 
+mod asynchronous;
 mod closing;
 mod contexts;
 pub(crate) mod elsewhere;

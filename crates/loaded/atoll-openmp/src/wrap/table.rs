@@ -9,6 +9,9 @@ const STATFS: usize = size_of::<libc::statfs>();
 const TIME: usize = size_of::<libc::timespec>();
 const ADDRESS: usize = 128;
 const SET: usize = size_of::<libc::fd_set>();
+/// The most that `semctl` writes: the values of all semaphores of a set, as many as Linux allows.
+const SEMAPHORES: usize = 2 * 32_000;
+const MQ_ATTRIBUTES: usize = 64;
 const FLOCK: usize = size_of::<libc::flock>();
 
 wrap! {
@@ -103,6 +106,17 @@ wrap! {
     pathconf(path: s, name: v);
     setxattr(path: s, name: s, value: r(len), len: v, flags: v);
     getxattr(path: s, name: s, value: w(len), len: v);
+    lsetxattr(path: s, name: s, value: r(len), len: v, flags: v);
+    fsetxattr(fd: v, name: s, value: r(len), len: v, flags: v);
+    lgetxattr(path: s, name: s, value: w(len), len: v);
+    fgetxattr(fd: v, name: s, value: w(len), len: v);
+    listxattr(path: s, list: w(len), len: v);
+    llistxattr(path: s, list: w(len), len: v);
+    flistxattr(fd: v, list: w(len), len: v);
+    removexattr(path: s, name: s);
+    lremovexattr(path: s, name: s);
+    fremovexattr(fd: v, name: s);
+    ttyname_r(fd: v, to: w(len), len: v);
     inotify_add_watch(fd: v, path: s, mask: v);
     // Descriptors. What `fcntl` and `ioctl` point to has the size that the request tells, or is small.
     fcntl(fd: v, command: v, argument: w(FLOCK));
@@ -125,6 +139,23 @@ wrap! {
     getpeername(fd: v, address: w(ADDRESS), len: w(4));
     getsockopt(fd: v, level: v, name: v, value: w(ADDRESS), len: w(4));
     setsockopt(fd: v, level: v, name: v, value: r(len & 0xffff_ffff), len: v);
+    // Messages and semaphores of System V and POSIX. Only some commands of `semctl` have a pointer.
+    msgsnd(id: v, message: r(size_of::<usize>() + len), len: v, flags: v);
+    msgrcv(id: v, message: w(size_of::<usize>() + len), len: v, kind: v, flags: v);
+    msgctl(id: v, command: v, to: w(size_of::<libc::msqid_ds>()));
+    shmctl(id: v, command: v, to: w(size_of::<libc::shmid_ds>()));
+    semop(id: v, operations: r(6 * n), n: v);
+    semtimedop(id: v, operations: r(6 * n), n: v, timeout: r(TIME));
+    semctl(id: v, number: v, command: v, argument: w(SEMAPHORES));
+    mq_open(name: s, flags: v, mode: v, attributes: r(MQ_ATTRIBUTES));
+    mq_unlink(name: s);
+    mq_getattr(queue: v, to: w(MQ_ATTRIBUTES));
+    mq_setattr(queue: v, attributes: r(MQ_ATTRIBUTES), to: w(MQ_ATTRIBUTES));
+    mq_notify(queue: v, event: r(64));
+    mq_send(queue: v, message: r(len), len: v, priority: v);
+    mq_timedsend(queue: v, message: r(len), len: v, priority: v, timeout: r(TIME));
+    mq_receive(queue: v, message: w(len), len: v, priority: w(4));
+    mq_timedreceive(queue: v, message: w(len), len: v, priority: w(4), timeout: r(TIME));
     // Waiting. (Calls with a signal mask are in `signals`.)
     select(n: v, reads: w(SET), writes: w(SET), others: w(SET), timeout: w(TIME));
     poll(fds: w(8 * n), n: v, timeout: v);
@@ -157,6 +188,17 @@ wrap! {
     eventfd_read(fd: v, to: w(8));
     sched_getaffinity(pid: v, len: v, to: w(len));
     sched_setaffinity(pid: v, len: v, mask: r(len));
+    pthread_getaffinity_np(thread: v, len: v, to: w(len));
+    pthread_setaffinity_np(thread: v, len: v, mask: r(len));
+    pthread_setname_np(thread: v, name: s);
+    pthread_getname_np(thread: v, to: w(len), len: v);
+    sched_getparam(pid: v, to: w(4));
+    sched_setparam(pid: v, from: r(4));
+    sched_setscheduler(pid: v, policy: v, from: r(4));
+    sched_rr_get_interval(pid: v, to: w(TIME));
+    mincore(start: v, len: v, to: w(len.div_ceil(4096)));
+    sigwaitinfo(set: r(8), info: w(128));
+    sigtimedwait(set: r(8), info: w(128), timeout: r(TIME));
     getgroups(n: v, to: w(4 * (n & 0xffff)));
     sigpending(to: w(8));
 }
