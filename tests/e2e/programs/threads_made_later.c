@@ -13,13 +13,17 @@ enum { BYTES = 80 << 20 };
 
 static sem_t begun, stopped;
 static char *much;
+/* How many threads have had their signal: a thread does not end before. */
+static volatile sig_atomic_t handled;
 
 static void on_signal(int signal) {
     (void)signal;
+    handled++;
     sem_post(&stopped);
 }
 
 static void *work(void *name) {
+    int before = handled;
     sigset_t mask;
     pthread_attr_t attributes;
     size_t guard = 0;
@@ -30,7 +34,7 @@ static void *work(void *name) {
     printf("%s: USR1 %d, USR2 %d, guard %s\n", (char *)name, sigismember(&mask, SIGUSR1), sigismember(&mask, SIGUSR2), guard ? "yes" : "no");
     sem_post(&begun);
     volatile char *at = much;
-    for (int round = 0; round < 6; round++)
+    for (int round = 0; round < 6 || handled == before; round++)
         for (size_t i = 0; i < BYTES; i += 4096)
             at[i]++;
     return NULL;
