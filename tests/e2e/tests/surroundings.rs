@@ -431,6 +431,17 @@ fn a_stack_of_64k() {
     }
 }
 
+/// Where the stack's size is unlimited, as programs in Fortran want it, Linux maps libraries where paged memory was: programs were refused.
+#[test]
+fn a_stack_without_a_limit() {
+    for limit in ["-s unlimited", "-s 1000000000"] {
+        for before in [true, false] {
+            let run = limited(limit, before);
+            assert!(run.status == Some(0) && run.text().contains("successful"), "{}", run.told());
+        }
+    }
+}
+
 /// The run ended by SIGXFSZ, without a word.
 #[test]
 fn limits_of_files_and_addresses() {

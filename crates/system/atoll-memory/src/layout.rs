@@ -4,8 +4,9 @@
 //! puts libraries and stacks (0x7f..) and below position-independent executables (0x55..), so that nothing else
 //! is there; set-up uses MAP_FIXED_NOREPLACE and says so if it is not true.
 
-/// Paged memory: large blocks and anonymous mappings. Page 0 is here.
-pub const ARENA: usize = 0x1000_0000_0000;
+/// Paged memory: large blocks and anonymous mappings. Page 0 is here. Where the size of the stack is unlimited Linux maps libraries up to
+/// a sixth of the address space, 0x1555_5555_5555, and downwards from there.
+pub const ARENA: usize = 0x1800_0000_0000;
 /// Bytes of [`ARENA`]: 8 TiB.
 pub const ARENA_BYTES: usize = 8 << 40;
 /// Bytes of page numbers kept, after the arena's, for globals and other memory that is paged where it lies.
