@@ -327,6 +327,18 @@ fn a_region_in_a_task_missed_the_tasks_arguments() {
     Atoll::new(&program).with("--nodes 2 --workers 4 --home-alone off").run().exits(0).like(&natively);
 }
 
+/// Workers of other nodes copied what lay at the address of another thread's own array on their node. Where atoll does not see that before
+/// the region begins, the run ends with a sentence.
+#[test]
+fn copies_of_threads_own_arrays_were_those_of_another_thread() {
+    let program = helper("copies_of_threads_own.c");
+    let natively = native(&program).run().exits(0);
+    let spread = "--nodes 2 --workers 4 --home-alone off";
+    Atoll::new(&program).with(spread).run().exits(0).like(&natively);
+    let unseen = Atoll::new(&program).arg("unseen").with(spread).run().exits(70);
+    assert!(unseen.stderr.contains("private to threads cannot be spread"), "{}", unseen.told());
+}
+
 /// Files mapped shared, regions in target constructs, leagues, limits, flags beside singles, allocators, and what libc made.
 #[test]
 fn what_strangers_programs_did() {

@@ -231,6 +231,16 @@ fn small_blocks_are_paged_when_they_are_many() {
     }
 }
 
+/// Blocks of fewer than 16 bytes stayed near, whatever their number: a program that had more of them than the limit ended in its midst.
+#[test]
+fn tiny_blocks_were_never_paged() {
+    let program = helper("tiny_blocks.c");
+    for way in ["--workers 2", "--workers 2 --page-tables shared"] {
+        let run = Atoll::new(&program).with("--near 9M").with(way).run().exits(0);
+        assert!(run.text().contains("all well"), "{}", run.told());
+    }
+}
+
 /// The arena's many mappings were read as one text, which pinned a megabyte.
 #[test]
 fn a_small_program_pins_little() {

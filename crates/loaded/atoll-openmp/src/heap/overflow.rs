@@ -105,7 +105,7 @@ fn look() {
 /// The least size of a small block that is paged when `pinned` of `near` bytes are pinned.
 fn least(pinned: u64, near: u64) -> usize {
     match pinned {
-        _ if pinned > near / 2 => 16,
+        _ if pinned > near / 2 => 0,
         _ if pinned > near / 4 => 128,
         _ if pinned > near / 8 => 1024,
         _ => usize::MAX,
@@ -191,6 +191,6 @@ mod tests {
         assert_eq!(least(near / 8, near), usize::MAX);
         assert_eq!(least(near / 8 + 1, near), 1024);
         assert_eq!(least(near / 3, near), 128);
-        assert_eq!(least(near, near), 16);
+        assert_eq!(least(near, near), 0);
     }
 }

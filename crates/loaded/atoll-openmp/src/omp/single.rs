@@ -7,6 +7,9 @@ use super::spread;
 use super::team::{Thread, me};
 use std::sync::atomic::Ordering;
 
+/// Words of what a `single` hands to the other threads that are looked at.
+const LOOKED_AT: usize = 8;
+
 /// Whether the calling member is the first to meet its next `single`, and so executes it.
 #[inline]
 pub(super) fn first(thread: &Thread) -> bool {
@@ -34,7 +37,7 @@ extern "C" fn GOMP_single_copy_start() -> *mut u8 {
     let thread = me();
     if thread.team().spans() {
         // The copied variables lie on the stack of the executing thread, and all nodes can read the first thread's. Constructs
-        // are not counted.
+        // are not counted. Only regions that reach this by a way that `spread::safety` does not see are spread.
         if thread.number() == 0 {
             return std::ptr::null_mut();
         }
@@ -53,6 +56,11 @@ extern "C" fn GOMP_single_copy_start() -> *mut u8 {
 extern "C" fn GOMP_single_copy_end(data: *mut u8) {
     let thread = me();
     if thread.team().spans() {
+        // SAFETY: the program's structure of values and addresses, on this thread's stack, which goes on behind it.
+        let words = unsafe { std::slice::from_raw_parts(data.cast::<usize>(), LOOKED_AT) };
+        if words.iter().any(|&word| spread::tls::is_main_threads(word)) {
+            atoll_nodes::unsupported("single with copyprivate of variables that are private to threads");
+        }
         atoll_nodes::ask::publish(data as u64);
     }
     thread.team().sharing.copy_private.store(data, Ordering::Relaxed);

@@ -63,7 +63,7 @@ pub(crate) fn of(function: usize) -> &'static Safety {
 }
 
 /// Entry points of constructs that need all threads on one node.
-const ALONE: [&str; 17] = [
+const ALONE: [&str; 18] = [
     "GOMP_ordered_",
     "GOMP_doacross_",
     "GOMP_cancel",
@@ -78,6 +78,8 @@ const ALONE: [&str; 17] = [
     "__kmpc_ordered",
     "__kmpc_doacross_",
     "__kmpc_cancel",
+    // The variables may be a thread's own, which other nodes do not see.
+    "GOMP_single_copy_",
     "__kmpc_copyprivate",
     "__kmpc_task_reduction_modifier_",
     "__kmpc_taskred_modifier_",

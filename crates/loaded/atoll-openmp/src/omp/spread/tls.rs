@@ -84,6 +84,12 @@ pub(crate) fn loaded_late(object: &Object) {
     keeps(object);
 }
 
+/// Whether the address is that of a thread-local variable of the main thread's.
+pub(crate) fn is_main_threads(address: usize) -> bool {
+    let within = |&(start, bytes): &(usize, usize)| address.wrapping_sub(start) < bytes;
+    BLOCKS.get().is_some_and(|blocks| blocks.iter().any(within))
+}
+
 /// On the origin, where a region begins: notes what has changed since the last one.
 pub(super) fn collect() {
     let blocks = BLOCKS.get().map_or(&[][..], Vec::as_slice);
