@@ -15,8 +15,10 @@
 #include <sys/ipc.h>
 #include <sys/mman.h>
 #include <sys/msg.h>
+#include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/sem.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <sys/xattr.h>
@@ -221,7 +223,23 @@ static void others(char *a, char *b)
     use_ballast();
     char *page = (char *)((uintptr_t)(a + 4095) & ~(uintptr_t)4095);
     CHECK(mincore(page, SIZE / 2, (unsigned char *)b) == 0 || errno == ENOMEM);
-    printf("others: %d\n", ((siginfo_t *)b)->si_signo >= 0);
+    strcpy(b, "far name");
+    use_ballast();
+    CHECK(prctl(PR_SET_NAME, b) == 0);
+    use_ballast();
+    CHECK(prctl(PR_GET_NAME, a) == 0 && strcmp(a, "far name") == 0);
+    use_ballast();
+    CHECK(getresuid((uid_t *)a, (uid_t *)b, (uid_t *)(a + 100)) == 0);
+    int both[2];
+    use_ballast();
+    CHECK(syscall(SYS_pipe2, b, 0) == 0);
+    memcpy(both, b, sizeof both);
+    close(both[0]), close(both[1]);
+    for (int i = 0; i < 100; i++)
+        ((void **)a)[i] = ballast + 4096L * i;
+    use_ballast();
+    CHECK(syscall(SYS_move_pages, 0, 100L, a, NULL, b, 0) == 0 || errno == ENOSYS || errno == EPERM);
+    printf("others: %d\n", both[0] > 2);
 }
 
 int main(void)

@@ -9,7 +9,11 @@ use atoll_e2e::{Atoll, built, native, skip};
 
 const CONTROL_C: u8 = 3;
 
-const WAYS: [&str; 3] = ["--workers 2", "--workers 3 --page-tables shared", "--workers 2 --faults thread"];
+const WAYS: [&str; 3] = [
+    "--workers 2 --page-tables private",
+    "--workers 3 --page-tables shared",
+    "--workers 2 --faults thread --page-tables private",
+];
 
 #[test]
 fn near_smaller_than_what_is_pinned() {
@@ -182,8 +186,11 @@ fn ends_in_a_region_within_a_region() {
 fn a_worker_killed_in_a_region() {
     let program = helper("signals.c");
     for _ in 0..3 {
-        let mut run =
-            Atoll::new(&program).args("default 20").with("--workers 3 --near 12M").limit(30).start();
+        let mut run = Atoll::new(&program)
+            .args("default 20")
+            .with("--workers 3 --near 12M --page-tables private")
+            .limit(30)
+            .start();
         assert!(run.wait_for("ready"), "{}", run.end().told());
         let others = run.others();
         let master = *others.iter().min().expect("there are processes");

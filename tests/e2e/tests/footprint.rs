@@ -14,10 +14,10 @@ fn the_footprint_that_was_printed_was_too_small_a_limit() {
     let mut failed = Vec::new();
     for (program, arguments) in [("stencil", "W"), ("sweep", "A"), ("kmeans", "W")] {
         for way in [
-            "--workers 2",
-            "--workers 2 --page 64K",
+            "--workers 2 --page-tables private",
+            "--workers 2 --page 64K --page-tables private",
             "--workers 2 --policy lru --page-tables shared",
-            "--workers 4",
+            "--workers 4 --page-tables private",
         ] {
             let run = |more: &str| {
                 let options = format!("--far ram {way} {more}");

@@ -6,19 +6,19 @@ use atoll_e2e::{Atoll, native};
 
 /// The settings with enough memory, at a program's own size.
 const ROOMY: [&str; 5] = [
-    "--workers 1",
-    "--workers 2",
-    "--workers 3",
-    "--workers 5 --page 64K",
+    "--workers 1 --page-tables private",
+    "--workers 2 --page-tables private",
+    "--workers 3 --page-tables private",
+    "--workers 5 --page 64K --page-tables private",
     "--workers 2 --page-tables shared --faults thread",
 ];
 
 /// The settings with little memory, at a larger size.
 const TIGHT: [&str; 5] = [
-    "--workers 2",
-    "--workers 3 --policy fifo --far ram",
-    "--workers 4 --policy lru --far lz4 --page 64K",
-    "--workers 2 --faults thread --far ram",
+    "--workers 2 --page-tables private",
+    "--workers 3 --policy fifo --far ram --page-tables private",
+    "--workers 4 --policy lru --far lz4 --page 64K --page-tables private",
+    "--workers 2 --faults thread --far ram --page-tables private",
     "--workers 3 --page-tables shared --far ram",
 ];
 

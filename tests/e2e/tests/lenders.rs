@@ -209,8 +209,8 @@ fn programs_compute_the_same_with_their_memory_in_another_host() {
     let Some(hosts) = Hosts::new() else { skip!("there are no namespaces") };
     let _lender = hosts.lend(1, "512M", "rack1");
     for (program, class, options) in [
-        ("cg", "W", "--near 6M"),
-        ("fft", "S", "--near 3M --page 64K"),
+        ("cg", "W", "--near 6M --page-tables private"),
+        ("fft", "S", "--near 3M --page 64K --page-tables private"),
         ("stencil", "S", "--near 5M --page-tables shared"),
     ] {
         let native = Command::new(built(program)).arg(class).output().expect("started");

@@ -108,7 +108,9 @@ fn workloads_of_class_s() {
         let source = root().join(format!("programs/{name}.c"));
         let program = by(compiler, &source).unwrap_or_else(|why| panic!("{name}: {why}"));
         let alone = native(&program).args("S").run().exits(0);
-        for (workers, way) in [(2, ""), (7, ""), (4, "--page-tables shared")] {
+        for (workers, way) in
+            [(2, "--page-tables private"), (7, "--page-tables private"), (4, "--page-tables shared")]
+        {
             let with = format!("--workers {workers} --near 70% {way}");
             let run = Atoll::new(&program).args("S").with(&with).limit(120).run();
             if run.status != Some(0) || checksum(&run.text()) != checksum(&alone.text()) {
@@ -163,7 +165,7 @@ fn both_runtimes_in_one_program_have_one_team() {
     let Some(compiler) = clangs().first() else { skip!("no clang with an OpenMP runtime is installed") };
     let folder = tempfile::tempdir().expect("a folder");
     let program = both_runtimes(folder.path(), compiler);
-    for way in ["", "--page-tables shared"] {
+    for way in ["--page-tables private", "--page-tables shared"] {
         let run = Atoll::new(&program).with(&format!("--workers 4 --near 16M {way}")).run().clean();
         assert_eq!(run.text(), "the same 4 workers\n", "{}", run.told());
     }
@@ -177,7 +179,7 @@ fn names_that_clang_seldom_calls() {
     let source = root().join("tests/e2e/programs/llvm_calls.c");
     let program = by(compiler, &source).unwrap_or_else(|why| panic!("{why}"));
     for workers in [1, 3, 4] {
-        for way in ["", "--page-tables shared"] {
+        for way in ["--page-tables private", "--page-tables shared"] {
             let run =
                 Atoll::new(&program).with(&format!("--workers {workers} --near 16M {way}")).run().clean();
             assert_eq!((run.status, run.text().as_str()), (Some(0), ""), "{}", run.told());

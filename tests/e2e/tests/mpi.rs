@@ -78,7 +78,12 @@ fn ranks_that_copy_from_each_others_paged_memory() {
 #[test]
 fn a_run_copies_from_another_runs_memory() {
     let program = helper("copies_between.c");
-    for near in ["--near 8M", "--near 8M --page-tables shared", "--near 8M --faults thread", ""] {
+    for near in [
+        "--near 8M --page-tables private",
+        "--near 8M --page-tables shared",
+        "--near 8M --faults thread --page-tables private",
+        "--page-tables private",
+    ] {
         let atoll = Atoll::new(&program).with(near);
         let mut serving = atoll.clone().arg("serve").start();
         assert!(serving.wait_for("\n"), "{near}");
@@ -95,7 +100,11 @@ fn a_run_copies_from_another_runs_memory() {
 fn system_v_shared_memory_is_every_workers() {
     let program = helper("system_v.c");
     let natively = native(&program).run().exits(0);
-    for options in ["--workers 4", "--workers 2 --page-tables shared", "--workers 3 --near 4M"] {
+    for options in [
+        "--workers 4 --page-tables private",
+        "--workers 2 --page-tables shared",
+        "--workers 3 --near 4M --page-tables private",
+    ] {
         Atoll::new(&program).with(options).run().exits(0).like(&natively);
     }
     Atoll::new(&program).with("--nodes 2 --workers 2").run().exits(70).says("System V shared memory");

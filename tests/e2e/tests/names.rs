@@ -103,9 +103,9 @@ fn no_name_that_atolls_libraries_import_is_the_programs() {
     let folder = tempfile::tempdir().expect("a folder");
     let program = program_of_names(folder.path(), &names);
     for way in [
-        "--near 20M --workers 3",
+        "--near 20M --workers 3 --page-tables private",
         "--near 20M --workers 3 --page-tables shared --far lz4",
-        "--faults thread --far zstd",
+        "--faults thread --far zstd --page-tables private",
         "--nodes 2 --workers 4",
     ] {
         let run = Atoll::new(&program).no_summary().with(way).run().clean();
@@ -139,7 +139,7 @@ fn no_name_that_atolls_libraries_import_is_the_programs() {
 fn a_program_with_a_read_of_its_own() {
     let program = helper_with("own_names.c", &["-fno-builtin"]);
     let alone = native(&program).run().clean();
-    for way in ["--near 20M", "--page-tables shared", "--nodes 2 --workers 4"] {
+    for way in ["--near 20M --page-tables private", "--page-tables shared", "--nodes 2 --workers 4"] {
         let run = Atoll::new(&program).with(way).run().clean();
         assert_eq!((run.status, &run.stdout), (Some(0), &alone.stdout), "{}", run.told());
     }

@@ -8,14 +8,14 @@ use atoll_e2e::{Atoll, native, skip};
 
 /// The settings in which programs run.
 const WAYS: [&str; 8] = [
-    "--workers 2",
-    "--workers 2 --page 64K",
-    "--workers 3 --policy lru --far lz4",
-    "--workers 1 --policy fifo",
+    "--workers 2 --page-tables private",
+    "--workers 2 --page 64K --page-tables private",
+    "--workers 3 --policy lru --far lz4 --page-tables private",
+    "--workers 1 --policy fifo --page-tables private",
     "--workers 2 --page-tables shared",
-    "--workers 2 --faults thread",
+    "--workers 2 --faults thread --page-tables private",
     "--workers 2 --page-tables shared --faults thread --page 64K",
-    "--workers 4 --policy adaptive --far zstd",
+    "--workers 4 --policy adaptive --far zstd --page-tables private",
 ];
 
 /// Runs a helper with each of the settings and this much near memory, and compares; collects what differs.
@@ -98,9 +98,9 @@ as_natively! {
 fn teams_of_more_than_256() {
     let program = helper("large_team.c");
     for (team, way) in [
-        ("300", "--near 48M --policy cmcp --page 64K"),
+        ("300", "--near 48M --policy cmcp --page 64K --page-tables private"),
         ("300", "--near 48M --page-tables shared"),
-        ("1000", "--near 1G --far lz4"),
+        ("1000", "--near 1G --far lz4 --page-tables private"),
     ] {
         let run = Atoll::new(&program).arg(team).with(way).run().clean();
         assert_eq!(run.text(), format!("{team} of {team}, wrong 0\n"), "{}", run.told());
@@ -219,9 +219,12 @@ fn far_more_memory_than_there_is() {
 #[test]
 fn small_blocks_are_paged_when_they_are_many() {
     let program = helper("rows.c");
-    for way in
-        ["--workers 2", "--workers 3 --page 64K", "--workers 2 --page-tables shared", "--faults thread"]
-    {
+    for way in [
+        "--workers 2 --page-tables private",
+        "--workers 3 --page 64K --page-tables private",
+        "--workers 2 --page-tables shared",
+        "--faults thread --page-tables private",
+    ] {
         let run = Atoll::new(&program).with("--near 16M").with(way).run().exits(0);
         assert!(run.text().contains("all well"), "{}", run.told());
         let pinned = run.figure("memory/pinned_peak_bytes");
@@ -235,7 +238,7 @@ fn small_blocks_are_paged_when_they_are_many() {
 #[test]
 fn tiny_blocks_were_never_paged() {
     let program = helper("tiny_blocks.c");
-    for way in ["--workers 2", "--workers 2 --page-tables shared"] {
+    for way in ["--workers 2 --page-tables private", "--workers 2 --page-tables shared"] {
         let run = Atoll::new(&program).with("--near 9M").with(way).run().exits(0);
         assert!(run.text().contains("all well"), "{}", run.told());
     }
@@ -263,7 +266,11 @@ fn temporary_arrays_were_made_anew_in_every_step() {
 #[test]
 fn allocating_and_freeing_does_not_grow() {
     let program = helper("churn.c");
-    for way in ["--workers 2", "--workers 2 --page 64K", "--workers 2 --page-tables shared"] {
+    for way in [
+        "--workers 2 --page-tables private",
+        "--workers 2 --page 64K --page-tables private",
+        "--workers 2 --page-tables shared",
+    ] {
         let peaks = |seconds: &str| {
             let run = Atoll::new(&program).arg(seconds).with("--near 24M").with(way).run().exits(0);
             (run.figure("memory/footprint_peak_bytes"), run.figure("memory/pinned_peak_bytes"), run)

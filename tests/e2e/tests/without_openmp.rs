@@ -69,7 +69,7 @@ fn protected_memory_between_paged_memory_was_lost() {
 fn an_access_beyond_a_files_end_was_taken_for_a_fault_of_atolls() {
     helper_as_natively("beyond_file.c", "24M");
     let alone = native(helper_with("beyond_file.c", &[])).run();
-    for way in ["--workers 2", "--workers 2 --page-tables shared"] {
+    for way in ["--workers 2 --page-tables private", "--workers 2 --page-tables shared"] {
         let run = Atoll::new(helper_with("beyond_file.c", &[])).with("--near 24M").with(way).run();
         run.exits(0).like(&alone);
     }
@@ -170,6 +170,12 @@ fn everything_closed_and_handed_to_the_kernel() {
 #[test]
 fn far_memory_in_calls_of_libcs_own_code() {
     helper_as_natively("handed_to_libcs_own.c", "40M");
+}
+
+/// A program that asked for many blocks before it touched one was not managed, and ended when it asked for more: Gambit's collector.
+#[test]
+fn blocks_that_were_asked_for_ahead_stayed_near() {
+    helper_as_natively("asked_ahead.c", "60M");
 }
 
 /// At the end of the process atoll's own small blocks were taken from paged memory, and freed as libc's: "free(): invalid pointer" in JAX.

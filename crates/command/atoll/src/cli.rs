@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use atoll_memory::control::{Faults, MAX_WORKERS, PageTables};
+use atoll_memory::control::{Faults, MAX_WORKERS};
 use atoll_memory::far::{FarSpec, FarSpecError};
 use atoll_memory::layout::MAX_NODES;
 use atoll_pages::{PageSize, PolicySpec, Size};
@@ -434,10 +434,9 @@ pub(crate) struct MemoryArgs {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=2))]
     pub(crate) far_copies: u32,
 
-    /// Whether each worker has a page table of its own (private: workers are processes) or all share one (shared: workers are
-    /// threads)
+    /// Whether each worker has a page table of its own or all share one
     #[arg(long, value_enum, default_value = defaults::PAGE_TABLES)]
-    pub(crate) page_tables: PageTablesArg,
+    pub(crate) page_tables: PageTablesChoice,
 
     /// Whether a fault is resolved by the worker itself or by a handler thread (slow, but every system call works on paged
     /// memory)
@@ -486,21 +485,23 @@ pub(crate) enum PageTablesArg {
     Shared,
 }
 
-impl PageTablesArg {
+#[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PageTablesChoice {
+    /// Shared where four CPUs or fewer may be used and Linux is 6.15 or later, but private on several nodes and for CMCP
+    Auto,
+    /// Workers are processes
+    Private,
+    /// Workers are threads
+    Shared,
+}
+
+impl PageTablesChoice {
     /// Returns the value's name on the command line.
     pub(crate) fn word(self) -> &'static str {
         match self {
+            Self::Auto => "auto",
             Self::Private => "private",
             Self::Shared => "shared",
-        }
-    }
-}
-
-impl From<PageTablesArg> for PageTables {
-    fn from(arg: PageTablesArg) -> Self {
-        match arg {
-            PageTablesArg::Private => Self::Private,
-            PageTablesArg::Shared => Self::Shared,
         }
     }
 }

@@ -13,8 +13,14 @@ pub(crate) const PAGE: &str = "4K";
 /// behind it takes the pages that there is no memory for.
 pub(crate) const FAR: &str = "auto";
 
-/// The page tables: private, as changing a mapping then interrupts only the workers that have it.
-pub(crate) const PAGE_TABLES: &str = "private";
+/// The page tables: as the number of CPUs says, see [`CPUS_THAT_SHARE`].
+pub(crate) const PAGE_TABLES: &str = "auto";
+
+/// With so many CPUs or fewer workers share a page table. Changing a mapping then interrupts every CPU on which one of them runs, but the
+/// kernel itself maps what another worker brought, and a page that is about to leave stays by a touch that costs no signal: with two CPUs
+/// that is worth up to seven times the speed (`docs/performance.md`). With many CPUs interruptions are what private tables are there to avoid,
+/// and before Linux 6.15 pages of threads that share a table cannot stay where they lie.
+pub(crate) const CPUS_THAT_SHARE: u32 = 4;
 
 /// What resolves faults: the worker itself, as waking another thread costs thirty times as much.
 pub(crate) const FAULTS: &str = "self";

@@ -13,6 +13,7 @@ use atoll_memory::control::{
 };
 use atoll_memory::far::FarSpec;
 use atoll_memory::limits;
+use atoll_memory::pager::guards_are_possible;
 use atoll_pages::PolicySpec;
 
 use super::applied::{self, NotApplied};
@@ -31,8 +32,8 @@ use super::signals::Signals;
 use super::spare;
 use super::translation::{self, TranslationError};
 use super::watch::{self, Ending, WatchError, Watched};
-use crate::cgroup;
-use crate::cli::{CheckArg, ConsistencyArg, OnOff, RunArgs};
+use crate::cli::{CheckArg, ConsistencyArg, OnOff, PageTablesChoice, RunArgs};
+use crate::{cgroup, defaults, machine};
 
 /// The reason why no program was started.
 #[derive(thiserror::Error, Debug)]
@@ -173,13 +174,29 @@ fn launcher_words(args: &RunArgs) -> u32 {
     if is_run { words.len().saturating_sub(args.program.words.len()) as u32 } else { 0 }
 }
 
+/// Returns whose page tables the program's workers use.
+fn page_tables(args: &RunArgs, nodes: u32) -> PageTables {
+    let is_shared = match args.memory.page_tables {
+        PageTablesChoice::Private => false,
+        PageTablesChoice::Shared => true,
+        // Nodes page each worker's memory by itself, and CMCP goes by how many workers map a page.
+        PageTablesChoice::Auto => {
+            nodes == 1
+                && !matches!(args.policy, PolicySpec::Cmcp(_))
+                && machine::usable_cpus() <= defaults::CPUS_THAT_SHARE
+                && guards_are_possible()
+        }
+    };
+    if is_shared { PageTables::Shared } else { PageTables::Private }
+}
+
 /// Returns the control block's settings.
 fn settings(args: &RunArgs, path: &Path, checked: Checked, nodes: &Nodes) -> Result<Settings, LaunchError> {
     let mut settings = Settings::new(&policy(args)?.to_string(), &far(args).to_string());
     settings.far_bytes = args.memory.far_limit.map_or(u64::MAX, |size| size.0);
     settings.count_regions = u32::from(args.record.is_some());
     settings.page_shift = args.page.shift();
-    settings.page_tables = (PageTables::from(args.memory.page_tables) as u32).into();
+    settings.page_tables = (page_tables(args, nodes.count()) as u32).into();
     settings.faults = Faults::from(args.memory.faults) as u32;
     let (cpus, asked) = nodes.team();
     // A team of fewer threads than nodes could not be spread.

@@ -5,7 +5,7 @@
 use atoll_memory::control::Settings;
 use atoll_memory::segment::{PageKind, SegmentSettings};
 
-use crate::cli::{FaultsArg, PageTablesArg, RunArgs, Translation};
+use crate::cli::{FaultsArg, PageTablesChoice, RunArgs, Translation};
 use crate::defaults;
 
 /// The reason why the flags do not go together.
@@ -67,7 +67,7 @@ pub(crate) fn settle(args: &RunArgs, nodes: u32, settings: &mut Settings) -> Res
         ("--policy", defaults::POLICY.parse() != Ok(args.policy)),
         ("--cmcp-p", args.cmcp_p.is_some()),
         ("--page", defaults::PAGE.parse() != Ok(args.page)),
-        ("--page-tables shared", memory.page_tables == PageTablesArg::Shared),
+        ("--page-tables shared", memory.page_tables == PageTablesChoice::Shared),
         ("--faults thread", memory.faults == FaultsArg::Thread),
     ];
     if let Some((flag, _)) = given.into_iter().find(|(_, given)| *given) {

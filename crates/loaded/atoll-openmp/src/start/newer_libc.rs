@@ -1,9 +1,9 @@
-//! Variables that only newer glibcs have, looked up by name, so that the library can be loaded with glibc 2.28.
+//! Variables and functions that only newer glibcs have, looked up by name, so that the library can be loaded with glibc 2.28.
 //!
 //! `wrap` has them looked up while the master has one thread; `process` uses them in a new worker, where nothing can be looked
 //! up.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicIsize, AtomicU32, Ordering};
 
 use crate::arch;
@@ -57,9 +57,45 @@ pub(crate) fn not_single_threaded() {
     }
 }
 
+/// What glibc's allocator says of itself, as `mallinfo2` returns it: bytes, but for three counts.
+#[repr(C)]
+struct Blocks {
+    arena: usize,
+    free_chunks: usize,
+    fast_chunks: usize,
+    mapped_chunks: usize,
+    /// Blocks that are mappings of their own.
+    mapped: usize,
+    unused: usize,
+    fast: usize,
+    /// The other blocks that are in use.
+    used: usize,
+    free: usize,
+    releasable: usize,
+}
+
+/// Bytes of the blocks that libc's allocator has handed out and that were not freed, touched or not. 0 where this glibc does not say.
+pub(super) fn blocks_in_use() -> u64 {
+    let Some(function) = variable::<c_void>(c"mallinfo2") else { return 0 };
+    // SAFETY: the function of this name in glibc.
+    let blocks = unsafe { std::mem::transmute::<*mut c_void, extern "C" fn() -> Blocks>(function) }();
+    blocks.mapped as u64 + blocks.used as u64
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn blocks_that_nobody_touched_are_in_use() {
+        let before = blocks_in_use();
+        // SAFETY: a plain allocation.
+        let block = unsafe { libc::malloc(50 << 20) };
+        let with = blocks_in_use();
+        // SAFETY: allocated above.
+        unsafe { libc::free(block) };
+        assert!(with == 0 || with >= before + (40 << 20), "{before} {with}");
+    }
 
     #[test]
     fn this_glibc_has_a_version_and_no_variable_that_nobody_defines() {

@@ -34,7 +34,8 @@ unsafe fn is_for_us(request: *const Request) -> bool {
     let (buffer, len, fd) =
         unsafe { ((*request).aio_buf as usize, (*request).aio_nbytes, (*request).aio_fildes) };
     let any = |start: usize, len: usize| pager.first_paged(start, len).is_some();
-    (any(request.addr(), size_of::<Request>()) || len > 0 && any(buffer, len)) && paged::kind(fd) == Kind::File
+    (any(request.addr(), size_of::<Request>()) || len > 0 && any(buffer, len))
+        && paged::kind(fd) == Kind::File
 }
 
 /// Makes the transfer and notes its result; whether it succeeded.

@@ -64,6 +64,27 @@ pub(super) unsafe extern "C" fn syscall(
             libc::SYS_getdents64 => call(number, a, lend::memory(b, c, true).at(), c, d, e, f),
             libc::SYS_sched_getaffinity => call(number, a, b, lend::memory(c, b, true).at(), d, e, f),
             libc::SYS_clock_gettime => call(number, a, lend::memory(b, TIME, true).at(), c, d, e, f),
+            libc::SYS_newfstatat => {
+                let (path, to) = (lend::string(b, false), lend::memory(c, size_of::<libc::stat>(), true));
+                call(number, a, path.at(), to.at(), d, e, f)
+            }
+            libc::SYS_openat2 => {
+                let (path, how) = (lend::string(b, false), lend::memory(c, d, false));
+                call(number, a, path.at(), how.at(), d, e, f)
+            }
+            libc::SYS_pipe2 => call(number, lend::memory(a, 8, true).at(), b, c, d, e, f),
+            libc::SYS_rt_sigpending => call(number, lend::memory(a, b, true).at(), b, c, d, e, f),
+            // libnuma's calls. A page that is paged has no node of its own, which the kernel says.
+            libc::SYS_get_mempolicy => {
+                let (mode, nodes) = (lend::memory(a, 4, true), lend::memory(b, c.div_ceil(8), true));
+                call(number, mode.at(), nodes.at(), c, d, e, f)
+            }
+            libc::SYS_move_pages => {
+                let (pages, nodes) = (lend::memory(c, 8 * b, false), lend::memory(d, 4 * b, false));
+                let status = lend::memory(e, 4 * b, true);
+                call(number, a, b, pages.at(), nodes.at(), status.at(), f)
+            }
+            libc::SYS_sched_setaffinity => call(number, a, b, lend::memory(c, b, false).at(), d, e, f),
             libc::SYS_perf_event_open => call(number, lend::memory(a, PERF, false).at(), b, c, d, e, f),
             _ => call(number, a, b, c, d, e, f),
         }

@@ -14,6 +14,15 @@ const SEMAPHORES: usize = 2 * 32_000;
 const MQ_ATTRIBUTES: usize = 64;
 const FLOCK: usize = size_of::<libc::flock>();
 
+/// Bytes that the second argument of `prctl` points to.
+fn pointed_to_by(option: usize) -> usize {
+    match (option & 0xffff_ffff) as libc::c_int {
+        libc::PR_SET_NAME | libc::PR_GET_NAME => 16,
+        libc::PR_GET_PDEATHSIG | libc::PR_GET_CHILD_SUBREAPER | libc::PR_GET_TSC => 4,
+        _ => 0,
+    }
+}
+
 wrap! {
     // Files by name. libc ignores a mode that the caller did not pass, too.
     open(path: s, flags: v, mode: v);
@@ -196,6 +205,12 @@ wrap! {
     sched_setparam(pid: v, from: r(4));
     sched_setscheduler(pid: v, policy: v, from: r(4));
     sched_rr_get_interval(pid: v, to: w(TIME));
+    getresuid(real: w(4), effective: w(4), saved: w(4));
+    getresgid(real: w(4), effective: w(4), saved: w(4));
+    adjtimex(time: w(size_of::<libc::timex>()));
+    memfd_create(name: s, flags: v);
+    signalfd(fd: v, mask: r(8), flags: v);
+    prctl(option: v, first: w(pointed_to_by(option)), second: v, third: v, fourth: v);
     mincore(start: v, len: v, to: w(len.div_ceil(4096)));
     sigwaitinfo(set: r(8), info: w(128));
     sigtimedwait(set: r(8), info: w(128), timeout: r(TIME));

@@ -51,8 +51,9 @@ impl InPlace {
 /// Pages that are packed at once, beside a batch of evictions.
 const PACKED: usize = 32;
 
-/// Whether the kernel puts guards into mappings of files: since Linux 6.15.
-fn guards_are_possible() -> bool {
+/// Whether the kernel puts guards into mappings of files: since Linux 6.15. Without them, pages of threads that share a page table never stay
+/// where they lie.
+pub fn guards_are_possible() -> bool {
     let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
     // SAFETY: a new mapping of our own, which ends here.
     unsafe {

@@ -60,6 +60,7 @@ use crate::uffd::Uffd;
 use far_side::FarSide;
 use frames::Frames;
 use in_place::InPlace;
+pub use in_place::guards_are_possible;
 use kernel_maps::Mapped;
 use node_rights::NodeRights;
 use page_word::Word;
