@@ -317,7 +317,8 @@ fn page_tables_are_shared_by_default_where_cpus_are_few() {
         ("--nodes 2", "private"),
     ] {
         let run = Atoll::new(built("stencil")).args("S").with("--workers 2").with(options).run().exits(0);
-        assert!(run.stderr.contains(&format!("{tables} page tables")), "{options}: {}", run.told());
+        let said = run.summary.as_ref().map(|summary| summary["settings"]["page_tables"].clone());
+        assert_eq!(said, Some(tables.into()), "{options}: {}", run.told());
     }
 }
 
