@@ -56,7 +56,8 @@ impl Subject {
 
     /// Returns the counts of one live run under a near limit, and the most bytes that were resident.
     fn live(&self, near: &str, workers: &str, policy: &str) -> ([f64; 4], u64) {
-        let flags = ["run", "--workers", workers, "--near", near, "--policy", policy];
+        let flags =
+            ["run", "--workers", workers, "--near", near, "--policy", policy, "--page-tables", "private"];
         let flags = [&flags[..], &["--far", "ram", "--summary", "json"]].concat();
         let words = self.words();
         let words: Vec<&str> = words.iter().map(String::as_str).collect();

@@ -8,7 +8,7 @@ use std::process::{Command, ExitStatus, Stdio};
 use atoll_pages::{PageSize, PolicySpec, Size};
 use atoll_record::{Figures, Record, RecordError};
 
-use crate::cli::{MemoryArgs, SweepArgs};
+use crate::cli::{PageTablesChoice, Policies, SweepArgs};
 
 /// The settings that are varied.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -38,14 +38,26 @@ pub(super) enum Outcome {
     Failed(String),
 }
 
-fn arguments(memory: &MemoryArgs, point: &Point, record: &Path) -> Vec<OsString> {
+/// All runs of a sweep have the same page tables: private ones where it is left to atoll and one of the policies needs them.
+fn page_tables(args: &SweepArgs) -> &'static str {
+    let is_cmcp = |policy: &PolicySpec| matches!(policy, PolicySpec::Cmcp(_));
+    match args.memory.page_tables {
+        PageTablesChoice::Auto if Policies::all(&args.policy).iter().any(is_cmcp) => {
+            PageTablesChoice::Private.word()
+        }
+        given => given.word(),
+    }
+}
+
+fn arguments(args: &SweepArgs, point: &Point, record: &Path) -> Vec<OsString> {
+    let memory = &args.memory;
     let mut words: Vec<OsString> = vec!["run".into(), "--summary".into(), "none".into()];
     let mut flag = |name: &str, value: OsString| words.extend([OsString::from(name), value]);
     flag("--record", record.into());
     flag("--policy", point.policy.to_string().into());
     flag("--page", point.page.to_string().into());
     flag("--far", memory.far.to_string().into());
-    flag("--page-tables", memory.page_tables.word().into());
+    flag("--page-tables", page_tables(args).into());
     flag("--faults", memory.faults.word().into());
     if let Some(near) = point.near {
         flag("--near", near.0.to_string().into());
@@ -69,7 +81,7 @@ pub(super) fn measure(args: &SweepArgs, point: &Point) -> Result<Outcome, Measur
     let mut command = Command::new("/proc/self/exe");
     // This is the name by which `atoll top` and messages know it.
     std::os::unix::process::CommandExt::arg0(&mut command, "atoll");
-    command.args(arguments(&args.memory, point, record.path())).args(&args.program.words);
+    command.args(arguments(args, point, record.path())).args(&args.program.words);
     if !args.show {
         command.stdout(Stdio::null());
     }
