@@ -269,8 +269,9 @@ mod tests {
 
     #[test]
     fn lines_of_shared_files_are_understood_and_others_left_out() {
-        let arena = "100000000000-100000400000 rw-s 00000000 00:01 1026   /memfd:atoll-arena (deleted)";
-        let range = parse(arena).unwrap();
+        let (start, end) = (layout::ARENA, layout::ARENA + 0x40_0000);
+        let arena = format!("{start:x}-{end:x} rw-s 00000000 00:01 1026   /memfd:atoll-arena (deleted)");
+        let range = parse(&arena).unwrap();
         assert_eq!(range.what, What::Paged);
         assert_eq!((range.start, range.end - range.start), (layout::ARENA, 0x40_0000));
         assert_eq!(range.prot, libc::PROT_READ | libc::PROT_WRITE);
