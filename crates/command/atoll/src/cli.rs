@@ -496,6 +496,11 @@ pub(crate) enum PageTablesChoice {
 }
 
 impl PageTablesChoice {
+    /// Whether [`Auto`](Self::Auto) means private page tables for the policy: it goes by how many workers map a page.
+    pub(crate) fn is_private_for(policy: &PolicySpec) -> bool {
+        matches!(policy, PolicySpec::Cmcp(_))
+    }
+
     /// Returns the value's name on the command line.
     pub(crate) fn word(self) -> &'static str {
         match self {

@@ -88,6 +88,7 @@ pub fn worth_evicting(batch: usize, frames: u64, workers: u64) -> usize {
     let share = usize::try_from(frames / (64 * workers)).unwrap_or(usize::MAX);
     (2 * batch).min(share.max(BLOCK as usize))
 }
+
 /// Whether a worker that noted so many events tells the policy at the next opportunity: its log has no room for a whole store of
 /// frames more.
 pub fn is_nearly_full(noted: usize) -> bool {

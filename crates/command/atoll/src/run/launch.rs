@@ -179,10 +179,10 @@ fn page_tables(args: &RunArgs, nodes: u32) -> PageTables {
     let is_shared = match args.memory.page_tables {
         PageTablesChoice::Private => false,
         PageTablesChoice::Shared => true,
-        // Nodes page each worker's memory by itself, and CMCP goes by how many workers map a page.
+        // Runs on several nodes have private page tables only.
         PageTablesChoice::Auto => {
             nodes == 1
-                && !matches!(args.policy, PolicySpec::Cmcp(_))
+                && !PageTablesChoice::is_private_for(&args.policy)
                 && machine::usable_cpus() <= defaults::CPUS_THAT_SHARE
                 && guards_are_possible()
         }

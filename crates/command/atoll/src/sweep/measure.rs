@@ -40,13 +40,11 @@ pub(super) enum Outcome {
 
 /// All runs of a sweep have the same page tables: private ones where it is left to atoll and one of the policies needs them.
 fn page_tables(args: &SweepArgs) -> &'static str {
-    let is_cmcp = |policy: &PolicySpec| matches!(policy, PolicySpec::Cmcp(_));
-    match args.memory.page_tables {
-        PageTablesChoice::Auto if Policies::all(&args.policy).iter().any(is_cmcp) => {
-            PageTablesChoice::Private.word()
-        }
-        given => given.word(),
+    let is_left = args.memory.page_tables == PageTablesChoice::Auto;
+    if is_left && Policies::all(&args.policy).iter().any(PageTablesChoice::is_private_for) {
+        return PageTablesChoice::Private.word();
     }
+    args.memory.page_tables.word()
 }
 
 fn arguments(args: &SweepArgs, point: &Point, record: &Path) -> Vec<OsString> {

@@ -162,18 +162,6 @@ pub(super) unsafe extern "C" fn getrandom(buffer: usize, len: usize, flags: usiz
     paged::with(buffer, len, Cut::Fill, |at, n, _| unsafe { call(at, n, flags) })
 }
 
-/// `getentropy`: every piece is filled.
-///
-/// # Safety
-/// The same as for libc's function.
-#[unsafe(no_mangle)]
-pub(super) unsafe extern "C" fn getentropy(buffer: usize, len: usize) -> c_int {
-    let call = real!("getentropy", unsafe extern "C" fn(usize, usize) -> c_int);
-    let lent = lend::memory(buffer, len, true);
-    // SAFETY: the caller's buffer, or a copy of it.
-    unsafe { call(lent.at(), len) }
-}
-
 /// `arc4random_buf`: every piece is filled.
 ///
 /// # Safety

@@ -4,7 +4,7 @@
 //! every function passes through with one branch; it then calls the real one in libc.
 //!
 //! `paged` pins memory for the kernel, `lend` lends it strings and structures. `io` reads and writes with paged buffers,
-//! `several_messages` sends and receives with them; `table` is the long list of calls that need no more than that, `contexts` has those
+//! `several_messages` sends and receives with them, `asynchronous` makes libc's asynchronous transfers at once; `table` is the long list of calls that need no more than that, `contexts` has those
 //! that return twice, `raw_calls` those by number. `closing` keeps atoll's descriptors open. `stdio` makes streams common to all workers,
 //! `far_streams` to all nodes. `sync` makes pthread objects wake workers in other processes, `node_sync` on other nodes. `signals` keeps SIGBUS
 //! ours; `process` is about beginning and ending processes. `random` and `environment` replace state that libc keeps privately.

@@ -214,6 +214,7 @@ wrap! {
     mincore(start: v, len: v, to: w(len.div_ceil(4096)));
     sigwaitinfo(set: r(8), info: w(128));
     sigtimedwait(set: r(8), info: w(128), timeout: r(TIME));
+    getentropy(to: w(len), len: v);
     getgroups(n: v, to: w(4 * (n & 0xffff)));
     sigpending(to: w(8));
 }
