@@ -11,7 +11,7 @@ use crate::left;
 /// Returns each process of the run with its threads and, if gdb is there, their stacks.
 pub(crate) fn told(tag: &str, group: i32) -> String {
     let mut text = String::new();
-    for (pid, what) in left::processes(tag, group) {
+    for left::Process { pid, what, .. } in left::processes(tag, group) {
         // Writing to a string cannot fail.
         let _ = writeln!(text, "{what}");
         for (thread, state) in threads(pid) {

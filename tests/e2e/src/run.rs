@@ -323,7 +323,7 @@ impl Running {
     pub fn others(&self) -> Vec<i32> {
         left::processes(&self.tag, self.pid())
             .into_iter()
-            .map(|(pid, _)| pid)
+            .map(|process| process.pid)
             .filter(|&pid| pid != self.pid() && !is_witness(pid))
             .collect()
     }
