@@ -221,6 +221,56 @@ fn programs_compute_the_same_with_their_memory_in_another_host() {
     assert_eq!(hosts.borrowed(), 0);
 }
 
+/// Two hosts that share no folder, only the secret: they find lenders by the names that one of them keeps.
+#[test]
+fn hosts_without_a_shared_folder() {
+    let Some(hosts) = Hosts::new() else { skip!("there are no namespaces") };
+    let states = [0, 1].map(|_| tempfile::tempdir().expect("a folder"));
+    let keeper = format!("{}:4700", ADDRESSES[1]);
+    let on = |host: usize| {
+        let mut command = hosts.on(host, atoll());
+        command.env("XDG_STATE_HOME", states[host].path()).env("ATOLL_LENDERS", &keeper);
+        command
+    };
+    let lenders = || on(0).arg("lenders").output().expect("atoll");
+    let output = lenders();
+    let said = text(&output.stderr);
+    assert!(!output.status.success() && said.contains(&keeper) && said.contains("cannot be asked"), "{said}");
+
+    let lend = |name: &str, listen: &str| {
+        let mut command = on(1);
+        command.args(["lend", "256M", "--name", name, "--listen", listen]).stderr(Stdio::piped());
+        let mut lender = Held(command.spawn().expect("atoll"));
+        let mut line = String::new();
+        let errors = lender.0.stderr.as_mut().expect("a pipe");
+        BufReader::new(errors).read_line(&mut line).expect("read");
+        assert!(line.contains(&format!("{name} on host1 lends 256M")), "{line}");
+        lender
+    };
+    let first = lend("rack1", "0.0.0.0:4700");
+    let said = text(&lenders().stderr);
+    assert!(said.contains("copy the secret of its host"), "{said}");
+    let secret = |host: usize| states[host].path().join("atoll/lenders/.secret");
+    fs::copy(secret(1), secret(0)).expect("copied");
+    let second = lend("rack2", "0.0.0.0:0");
+    let listed = text(&lenders().stdout);
+    assert!(listed.contains("rack1") && listed.contains("rack2"), "{listed}");
+
+    let native = Command::new(built("cg")).arg("W").output().expect("started");
+    let mut command = on(0);
+    command.args(["run", "--far", "hosts", "--near", "6M", "--summary", "json", "--"]);
+    let output = command.arg(built("cg")).arg("W").output().expect("atoll");
+    verified(&output);
+    assert_eq!(checksum(&output), checksum(&native));
+    assert!(text(&output.stderr).contains("rack2 on host1"), "{}", text(&output.stderr));
+
+    // A lender's name goes with it, however it ends.
+    drop(second);
+    wait_until("the name stays", || !text(&lenders().stdout).contains("rack2"));
+    drop(first);
+    assert!(!lenders().status.success());
+}
+
 /// A run that says nothing of far memory, in a memory group smaller than its data, which do not shrink: what would go to the file is with
 /// a lender. Where the host itself lends, and nobody else, nothing is borrowed.
 #[test]

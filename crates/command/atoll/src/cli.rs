@@ -131,8 +131,9 @@ pub(crate) enum Command {
     /// At the first signal (Ctrl-C, SIGTERM) it lends nothing more, and ends when the runs that have something of it have moved it elsewhere; at the
     /// second one at once. Runs give memory back, too, when the host has less free than --keep-free says, and when a command with --resize says so.
     /// Runs with --far hosts borrow of it. Whoever borrows has to know the secret in the user's folder of lenders,
-    /// $XDG_STATE_HOME/atoll/lenders or ~/.local/state/atoll/lenders or what ATOLL_LENDERS names, which all hosts must see. Pages go over the
-    /// network as they are: nothing is encrypted.
+    /// $XDG_STATE_HOME/atoll/lenders or ~/.local/state/atoll/lenders or what ATOLL_LENDERS names, which all hosts must see. Hosts that share no
+    /// folder set ATOLL_LENDERS to HOST:PORT of one lender (--listen), by which all others are found, and copy the secret. Pages go over the network
+    /// as they are: nothing is encrypted.
     Lend(LendArgs),
     /// List who lends memory, how much of it is free, how far away it is, and who has it
     Lenders {

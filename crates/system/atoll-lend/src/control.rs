@@ -12,6 +12,7 @@ use atoll_memory::far::hosts::wire::{
 use atoll_transport::{decode, random};
 use serde::{Deserialize, Serialize};
 
+use crate::directory::Card;
 use crate::line;
 
 /// Bytes of pieces that make sense.
@@ -35,6 +36,9 @@ pub enum ControlError {
     /// What answers did not prove that it knows the secret.
     #[error("what answers there does not know this user's secret")]
     Unproven,
+    /// It is another lender than the one that was meant.
+    #[error("another lender answers there")]
+    Another,
     /// The lender has another version of the protocol.
     #[error(
         "it speaks version {0} of the lenders' protocol, and this is {VERSION}: install the same atoll on both hosts"
@@ -47,6 +51,8 @@ pub enum ControlError {
 pub struct Report {
     /// Its name.
     pub name: String,
+    /// The random number by which it is told from others; see [`Card`].
+    pub identity: u64,
     /// Bytes that it lends at most.
     pub bytes: u64,
     /// Bytes that it could lend now.
@@ -221,6 +227,29 @@ impl Control {
     pub fn report(&mut self) -> Result<Report, ControlError> {
         let (_, data) = self.ask(Verb::Report, &[])?;
         decode(&data).map_err(|_| ControlError::Nonsense)
+    }
+
+    /// Enters the lender of `card` among the names that this one keeps, until the session ends; or returns the card of another
+    /// lender that has the name.
+    ///
+    /// # Errors
+    /// The connection's, or [`Status::Range`] where this lender keeps too many names, or takes the card for none.
+    pub(crate) fn register(&mut self, card: &Card) -> Result<Option<Card>, ControlError> {
+        let card = serde_json::to_vec(card).map_err(|_| ControlError::Nonsense)?;
+        let (_, other) = self.ask(Verb::Register, &card)?;
+        let card = |bytes: &[u8]| serde_json::from_slice(bytes).map_err(|_| ControlError::Nonsense);
+        if other.is_empty() { Ok(None) } else { card(&other).map(Some) }
+    }
+
+    /// Asks for the cards of all lenders whose names this one keeps.
+    ///
+    /// # Errors
+    /// The connection's.
+    pub(crate) fn names(&mut self) -> Result<Vec<Card>, ControlError> {
+        let (_, data) = self.ask(Verb::Names, &[])?;
+        let all: Vec<Vec<u8>> = decode(&data).map_err(|_| ControlError::Nonsense)?;
+        // A card that is none is another lender's fault.
+        Ok(all.iter().filter_map(|card| serde_json::from_slice(card).ok()).collect())
     }
 
     /// Borrows a piece and returns its handle: for measurements and tests, as a run's workers borrow over their own connections.

@@ -11,7 +11,11 @@ use std::sync::atomic::{
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use atoll_transport::random;
+
+use crate::directory::Card;
 use crate::holdings::Holdings;
+use crate::names::Names;
 use crate::serve;
 
 /// The least and the most bytes of a piece.
@@ -63,8 +67,19 @@ pub enum LendError {
     Os(&'static str, io::Error),
 }
 
+/// What a lender's connections share.
+pub(crate) struct Service {
+    pub(crate) terms: Terms,
+    pub(crate) holdings: Arc<Holdings>,
+    /// The lenders that told this one who they are.
+    pub(crate) names: Names,
+    /// A random number that no other lender has.
+    pub(crate) identity: u64,
+}
+
 /// A lender that is at work. Dropping it takes all memory back.
 pub struct Lender {
+    service: Arc<Service>,
     holdings: Arc<Holdings>,
     address: SocketAddr,
     ends: Arc<AtomicBool>,
@@ -91,11 +106,15 @@ impl Lender {
         let listener = TcpListener::bind(address).map_err(listen)?;
         let bound = listener.local_addr().map_err(listen)?;
         let ends = Arc::new(AtomicBool::new(false));
-        let (terms, shared, flag) = (Arc::new(terms), Arc::clone(&holdings), Arc::clone(&ends));
-        let accept = move || accept(&terms, &shared, &listener, &flag);
+        let identity = u64::from_le_bytes(random::bytes().map_err(os("getrandom"))?);
+        let names = Names::new();
+        let service = Arc::new(Service { terms, holdings: Arc::clone(&holdings), names, identity });
+        let (shared, flag) = (Arc::clone(&service), Arc::clone(&ends));
+        let accept = move || accept(&shared, &listener, &flag);
         let thread =
             std::thread::Builder::new().name("lender".into()).spawn(accept).map_err(os("a thread"))?;
-        let mut lender = Lender { holdings, address: bound, ends, thread: Some(thread), looks: None };
+        let mut lender =
+            Lender { service, holdings, address: bound, ends, thread: Some(thread), looks: None };
         let (shared, flag) = (Arc::clone(&lender.holdings), Arc::clone(&lender.ends));
         let look = move || {
             while !flag.load(Acquire) {
@@ -111,6 +130,18 @@ impl Lender {
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// The lender as others see it, on this host and at the addresses where it can be reached.
+    pub fn card(&self, host: String, addresses: Vec<SocketAddr>) -> Card {
+        let (name, identity) = (self.service.terms.name.clone(), self.service.identity);
+        Card { name, host, process: std::process::id(), identity, addresses }
+    }
+
+    /// Enters this lender's own card among the names that it keeps.
+    pub fn keep_name(&self, card: &Card) {
+        // A card that is none is refused by whatever else it is told to as well.
+        let _ = serde_json::to_vec(card).map(|bytes| self.service.names.register(0, &bytes));
     }
 
     /// Lends nothing more from now on, and has runs give back what they have.
@@ -181,7 +212,7 @@ fn raise_descriptor_limit() {
     let _ = setrlimit(Resource::Nofile, limit);
 }
 
-fn accept(terms: &Arc<Terms>, holdings: &Arc<Holdings>, listener: &TcpListener, ends: &AtomicBool) {
+fn accept(service: &Arc<Service>, listener: &TcpListener, ends: &AtomicBool) {
     let connections = Arc::new(AtomicUsize::new(0));
     while !ends.load(Acquire) {
         let Ok((stream, _)) = listener.accept() else {
@@ -193,9 +224,9 @@ fn accept(terms: &Arc<Terms>, holdings: &Arc<Holdings>, listener: &TcpListener, 
             continue;
         }
         connections.fetch_add(1, AcqRel);
-        let (terms, holdings, count) = (Arc::clone(terms), Arc::clone(holdings), Arc::clone(&connections));
+        let (service, count) = (Arc::clone(service), Arc::clone(&connections));
         let work = move || {
-            serve::serve(&terms, &holdings, stream);
+            serve::serve(&service, stream);
             count.fetch_sub(1, AcqRel);
         };
         if std::thread::Builder::new().name("borrower".into()).stack_size(256 << 10).spawn(work).is_err() {

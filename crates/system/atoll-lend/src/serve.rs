@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use atoll_channel::capability::Direct;
+use atoll_channel::names::MOST_VALUE;
 use atoll_memory::far::hosts::wire::{
     self, ANSWER, Entry, Hello, MOST_BYTES, MOST_ENTRIES, Purpose, Reply, Request, Side, Status, VERSION,
     Verb, Welcome,
@@ -16,14 +17,16 @@ use atoll_memory::far::hosts::wire::{
 use atoll_transport::random;
 
 use crate::control::Report;
-use crate::holdings::Holdings;
-use crate::lender::Terms;
+use crate::lender::Service;
 use crate::line;
+use crate::names::Refused;
 
 /// How long a peer may take to prove that it knows the key.
 const PROOF_TIME: Duration = Duration::from_secs(5);
 /// Bytes of a borrower's name at most.
 const MOST_NAME: u64 = 256;
+/// Bytes of a lender's card at most.
+const MOST_CARD: u64 = MOST_VALUE as u64;
 
 /// What both ends agreed on.
 struct Proven {
@@ -32,12 +35,13 @@ struct Proven {
 }
 
 /// Serves a connection to its end.
-pub(crate) fn serve(terms: &Terms, holdings: &Holdings, stream: TcpStream) {
+pub(crate) fn serve(service: &Service, stream: TcpStream) {
+    let holdings = &service.holdings;
     let stream = Arc::new(stream);
     let begin = || {
         line::ready(&stream)?;
         stream.set_read_timeout(Some(PROOF_TIME))?;
-        let proven = prove(terms, holdings, &stream)?;
+        let proven = prove(service, &stream)?;
         stream.set_read_timeout(None)?;
         Ok::<_, io::Error>(proven)
     };
@@ -46,16 +50,18 @@ pub(crate) fn serve(terms: &Terms, holdings: &Holdings, stream: TcpStream) {
     if let Some(number) = holdings.join(session, &stream) {
         // An error is the end of the connection, whatever it was.
         let purpose = proven.purpose;
-        let _ = Served { terms, holdings, stream: &stream, session, purpose }.requests();
+        let _ = Served { service, stream: &stream, session, purpose }.requests();
         holdings.leave(session, number);
     }
     if proven.purpose == Purpose::Control {
+        service.names.gone(session);
         holdings.end(session);
     }
 }
 
 /// Proves the key in both directions; `None` if the borrower did not.
-fn prove(terms: &Terms, holdings: &Holdings, stream: &TcpStream) -> io::Result<Option<Proven>> {
+fn prove(service: &Service, stream: &TcpStream) -> io::Result<Option<Proven>> {
+    let Service { terms, holdings, .. } = service;
     let mut reading = stream;
     let mut hello_bytes = [0; Hello::BYTES];
     line::receive(&mut reading, &mut hello_bytes)?;
@@ -113,8 +119,7 @@ fn total(entries: &[Entry]) -> Option<u64> {
 /// A connection whose borrower has proven the key, and what its requests are about.
 #[derive(Clone, Copy)]
 struct Served<'a> {
-    terms: &'a Terms,
-    holdings: &'a Holdings,
+    service: &'a Service,
     stream: &'a TcpStream,
     session: u64,
     purpose: Purpose,
@@ -128,7 +133,7 @@ impl Served<'_> {
         let mut bytes = [0; MOST_ENTRIES * Entry::BYTES];
         loop {
             let mut head = [0; Request::BYTES];
-            let have = line::await_record(&mut reading, &mut head, &self.holdings.looked_ns)?;
+            let have = line::await_record(&mut reading, &mut head, &self.service.holdings.looked_ns)?;
             line::receive(&mut reading, &mut head[have..])?;
             let request = Request::decode(&head).ok_or(io::ErrorKind::InvalidData)?;
             let bytes = &mut bytes[..request.entries as usize * Entry::BYTES];
@@ -157,7 +162,7 @@ impl Served<'_> {
     ) -> io::Result<Option<Answer>> {
         line::skip(&mut &*self.stream, request.bytes)?;
         let Some(bytes) = total(entries) else { return Ok(refuse(Status::Range)) };
-        if let Err(status) = self.holdings.check(self.session, entries, false, memory) {
+        if let Err(status) = self.service.holdings.check(self.session, entries, false, memory) {
             return Ok(refuse(status));
         }
         let head = Reply { status: Status::Done, sequence: request.sequence, bytes, detail: 0 }.encode();
@@ -179,7 +184,9 @@ impl Served<'_> {
         memory: &mut Vec<Direct>,
     ) -> io::Result<Option<Answer>> {
         let checked = match total(entries) {
-            Some(bytes) if bytes == request.bytes => self.holdings.check(self.session, entries, true, memory),
+            Some(bytes) if bytes == request.bytes => {
+                self.service.holdings.check(self.session, entries, true, memory)
+            }
             _ => Err(Status::Range),
         };
         if let Err(status) = checked {
@@ -197,32 +204,39 @@ impl Served<'_> {
     }
 
     fn other(self, verb: Verb, bytes: u64, entries: &[Entry]) -> io::Result<Answer> {
-        if bytes > MOST_NAME || (bytes > 0 && !matches!(verb, Verb::Introduce | Verb::Resize)) {
+        let most = match verb {
+            Verb::Introduce | Verb::Resize => MOST_NAME,
+            Verb::Register => MOST_CARD,
+            _ => 0,
+        };
+        if bytes > most {
             return Err(io::ErrorKind::InvalidData.into());
         }
         let mut data = vec![0; bytes as usize];
         line::receive(&mut &*self.stream, &mut data)?;
+        let Service { terms, holdings, .. } = self.service;
         Ok(match verb {
-            Verb::Borrow => match self.holdings.lend(self.session) {
-                Ok(handle) => (Status::Done, self.holdings.free_bytes(), handle.encode().to_vec()),
+            Verb::Borrow => match holdings.lend(self.session) {
+                Ok(handle) => (Status::Done, holdings.free_bytes(), handle.encode().to_vec()),
                 Err(status) => (status, 0, Vec::new()),
             },
             Verb::GiveBack => {
                 let given =
-                    entries.iter().try_for_each(|entry| self.holdings.take_back(self.session, entry.handle));
+                    entries.iter().try_for_each(|entry| holdings.take_back(self.session, entry.handle));
                 (given.err().unwrap_or(Status::Done), 0, Vec::new())
             }
             Verb::Introduce => {
                 let name = String::from_utf8_lossy(&data);
-                self.holdings.introduce(self.session, name.chars().filter(|c| !c.is_control()).collect());
+                holdings.introduce(self.session, name.chars().filter(|c| !c.is_control()).collect());
                 (Status::Done, 0, Vec::new())
             }
             Verb::Report => {
                 let report = Report {
-                    name: self.terms.name.clone(),
-                    bytes: self.holdings.most_bytes(),
-                    free_bytes: self.holdings.free_bytes(),
-                    loans: self.holdings.loans(),
+                    name: terms.name.clone(),
+                    identity: self.service.identity,
+                    bytes: holdings.most_bytes(),
+                    free_bytes: holdings.free_bytes(),
+                    loans: holdings.loans(),
                 };
                 (Status::Done, 0, postcard::to_stdvec(&report).unwrap_or_default())
             }
@@ -230,14 +244,24 @@ impl Served<'_> {
                 let bytes = data.as_slice().try_into().map(u64::from_le_bytes);
                 let status = match bytes {
                     _ if self.purpose != Purpose::Control => Status::NotAllowed,
-                    Ok(bytes) if self.holdings.resize(bytes) => Status::Done,
+                    Ok(bytes) if holdings.resize(bytes) => Status::Done,
                     _ => Status::Range,
                 };
                 (status, 0, Vec::new())
             }
+            Verb::Register if self.purpose != Purpose::Control => (Status::NotAllowed, 0, Vec::new()),
+            Verb::Register => match self.service.names.register(self.session, &data) {
+                Ok(()) => (Status::Done, 0, Vec::new()),
+                Err(Refused::Taken(other)) => (Status::Done, 0, other),
+                Err(Refused::Not) => (Status::Range, 0, Vec::new()),
+            },
+            Verb::Names => {
+                let all = self.service.names.all();
+                (Status::Done, 0, postcard::to_stdvec(&all).unwrap_or_default())
+            }
             Verb::Ping | Verb::Read | Verb::Write => {
-                let wish = self.holdings.wish(self.session).encode();
-                (Status::Done, self.holdings.free_bytes(), wish.to_vec())
+                let wish = holdings.wish(self.session).encode();
+                (Status::Done, holdings.free_bytes(), wish.to_vec())
             }
         })
     }

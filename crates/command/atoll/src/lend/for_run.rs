@@ -52,7 +52,7 @@ pub(super) fn lend_to_job(
     let terms = Terms::new(&host, most, key);
     let listen = listen.unwrap_or(SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0));
     let lender = Lender::start(terms, listen)?;
-    let mine = card(host.clone(), host, &lender);
+    let mine = card(host, &lender);
     // All parts of a card have an encoding.
     start.exchange(&serde_json::to_vec(&mine).unwrap_or_default(), Some(TIMEOUT))?;
     let began = Instant::now();

@@ -76,15 +76,19 @@ fn try_to_lend(args: &LendArgs) -> Result<(), Error> {
         ..Terms::new(&name, args.size.0, key)
     };
     let lender = Lender::start(terms, listen)?;
-    let card = card(name, host, &lender);
-    directory.enter(&card, &key)?;
+    let card = card(host, &lender);
+    lender.keep_name(&card);
+    let entered = directory.enter(&card, &key)?;
     let at: Vec<String> = card.addresses.iter().map(SocketAddr::to_string).collect();
     eprintln!("atoll: {} lends {} at {}; Ctrl-C ends this", card.label(), bytes(args.size.0), at.join(", "));
     if card.addresses.iter().all(|address| address.ip().is_loopback()) {
         eprintln!("atoll: no network of this host is up, so only this host can borrow");
     }
+    for untold in entered.untold() {
+        eprintln!("atoll: {untold}; it is told of this lender when it can be");
+    }
     signals.wait();
-    directory.remove(&card);
+    drop(entered);
     lender.close();
     let lent = lender.lent_bytes();
     if lent > 0 {
@@ -136,9 +140,8 @@ fn resize(args: &LendArgs) -> Result<(), Error> {
 }
 
 /// What a lender tells those who look for one.
-fn card(name: String, host: String, lender: &Lender) -> Card {
-    let addresses = addresses(lender.address());
-    Card { name, host, process: std::process::id(), addresses }
+fn card(host: String, lender: &Lender) -> Card {
+    lender.card(host, addresses(lender.address()))
 }
 
 /// A host's name as a lender's: with what a lender's name may have.

@@ -153,7 +153,9 @@ impl Borrowed {
     fn at_once(args: &RunArgs) -> Option<Borrowed> {
         let directory = Directory::find()?;
         let here = machine::host();
-        let cards: Vec<Card> = directory.cards().ok()?.into_iter().filter(|card| card.host != here).collect();
+        let until = Instant::now() + AT_ONCE;
+        let cards = directory.cards_within(AT_ONCE).ok()?.into_iter();
+        let cards: Vec<Card> = cards.filter(|card| card.host != here).collect();
         if cards.is_empty() {
             return None;
         }
@@ -172,7 +174,6 @@ impl Borrowed {
             });
         }
         drop(tell);
-        let until = Instant::now() + AT_ONCE;
         let next = || told.recv_timeout(until.saturating_duration_since(Instant::now())).ok();
         let page = args.page.bytes() as u64;
         let is_of_use = |found: &Found| found.control.piece_bytes() >= page && found.trip < AS_FAR_AS_A_DISK;

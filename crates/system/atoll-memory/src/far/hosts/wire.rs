@@ -12,7 +12,7 @@
 //! its owner checks it on arrival.
 
 /// The version of this format; both ends need the same.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// Pages, and so entries, of a request at most.
 pub const MOST_ENTRIES: usize = 64;
 /// Bytes of data of a request or of its reply at most.
@@ -187,6 +187,11 @@ pub enum Verb {
     Introduce = 7,
     /// To lend at most as many bytes as the data says, a number of 8 bytes. Only for [`Purpose::Control`].
     Resize = 8,
+    /// To enter the lender of the data's card among the names that this lender keeps, until the connection ends. The reply's data is
+    /// empty, or the card of another lender that has the name. Only for [`Purpose::Control`].
+    Register = 9,
+    /// The names that this lender keeps. The reply has an encoding that only the crate `atoll-lend` knows.
+    Names = 10,
 }
 
 /// The head of a request.
@@ -228,6 +233,8 @@ impl Request {
             6 => Verb::Report,
             7 => Verb::Introduce,
             8 => Verb::Resize,
+            9 => Verb::Register,
+            10 => Verb::Names,
             _ => return None,
         };
         let request =
