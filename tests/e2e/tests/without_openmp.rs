@@ -200,6 +200,19 @@ fn stacks_of_the_programs_own_were_victims_for_ever() {
     helper_as_natively("stacks_in_blocks.c", "50M");
 }
 
+/// Memory could not be moved onto addresses that are only reserved, what is left behind by a move kept its content, and content of files that
+/// are mapped over memory came back as zeros when it was given up.
+#[test]
+fn memory_was_not_moved_onto_a_reservation() {
+    helper_as_natively("mappings_moved.c", "30M");
+}
+
+/// A thread that is cancelled at any time (`PTHREAD_CANCEL_ASYNCHRONOUS`) ended in the midst of a fault, and the program by SIGSEGV.
+#[test]
+fn threads_were_cancelled_within_a_fault() {
+    helper_as_natively("cancelled_at_any_time.c", "40M");
+}
+
 /// Of the programs without OpenMP that a script starts, the first was managed and the others ran without the limit.
 #[test]
 fn later_programs_without_openmp_had_no_limit() {

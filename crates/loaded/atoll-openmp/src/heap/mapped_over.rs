@@ -1,7 +1,7 @@
-//! Parts of the program's anonymous memory over which it has something else: files that it maps there, shared (`MAP_FIXED`), as ring
-//! buffers and loaders do, and memory that it has protected.
+//! Parts of the program's anonymous memory over which it has something else: files that it maps there (`MAP_FIXED`), as ring
+//! buffers and loaders do, memory that it moves there, and memory that it has protected.
 //!
-//! Called by `mapping`, and by `large` when blocks are freed. Such a part of the arena is the other mapping's until the program unmaps or
+//! Called by `mapping` and `moving`, and by `large` when blocks are freed. Such a part of the arena is the other mapping's until the program unmaps or
 //! frees it, or maps anonymous memory there. Then the arena's own pages are put back, here and in the other workers.
 
 use std::collections::BTreeMap;
@@ -68,8 +68,24 @@ pub(crate) fn keep() -> Kept {
 
 /// The parts of `start..end` that are the arena's own.
 pub(crate) fn between(start: usize, end: usize) -> Vec<(usize, usize)> {
+    if are_none() {
+        return if start < end { vec![(start, end)] } else { Vec::new() };
+    }
     let _blocked = SignalsBlocked::new();
     gaps(&OVER.lock(), start, end)
+}
+
+/// The parts of `start..end` over which something else lies.
+pub(super) fn within(start: usize, end: usize) -> Vec<(usize, usize)> {
+    if are_none() {
+        return Vec::new();
+    }
+    let _blocked = SignalsBlocked::new();
+    parts(&OVER.lock(), start, end)
+}
+
+fn parts(over: &BTreeMap<usize, usize>, start: usize, end: usize) -> Vec<(usize, usize)> {
+    over.range(..end).filter(|(_, b)| **b > start).map(|(a, b)| ((*a).max(start), (*b).min(end))).collect()
 }
 
 fn gaps(over: &BTreeMap<usize, usize>, start: usize, end: usize) -> Vec<(usize, usize)> {
@@ -134,5 +150,6 @@ mod tests {
         assert_eq!(gaps(&over, 0, 50), [(0, 10), (20, 30), (40, 50)]);
         assert_eq!(gaps(&over, 12, 35), [(20, 30)]);
         assert_eq!(gaps(&over, 12, 18), []);
+        assert_eq!(parts(&over, 12, 35), [(12, 20), (30, 35)]);
     }
 }

@@ -10,7 +10,7 @@ use atoll_memory::layout;
 use atoll_memory::sys::{self, Errno};
 
 use super::large::Content;
-use super::{large, mapped_over, os, overflow, shared, unpaged};
+use super::{large, mapped_over, moving, os, overflow, shared, unpaged};
 use crate::start::{forked, segment, take_over};
 use crate::{arch, state};
 use atoll_nodes::files;
@@ -210,7 +210,8 @@ fn map_over(
     }
     large::zero(at, end);
     let shared_here = take_over::is_taken() && flags & libc::MAP_SHARED != 0;
-    if shared_here || !anonymous && flags & libc::MAP_PRIVATE == 0 {
+    let file_here = !anonymous && (flags & libc::MAP_PRIVATE == 0 || moving::has_one_page_table());
+    if shared_here || file_here {
         if atoll_nodes::active() {
             atoll_nodes::unsupported(
                 "a file mapped shared over a part of the program's own memory (MAP_FIXED)",
@@ -343,62 +344,6 @@ pub(crate) unsafe extern "C" fn munmap(at: *mut c_void, len: usize) -> c_int {
     status(unmapped)
 }
 
-/// C's `mremap` (its variadic fifth argument arrives like any other).
-///
-/// # Safety
-/// The same as for C's function.
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn mremap(
-    at: *mut c_void,
-    old: usize,
-    new: usize,
-    flags: c_int,
-    to: *mut c_void,
-) -> *mut c_void {
-    let start = at as usize;
-    if !in_arena(start, old) {
-        // SAFETY: the caller's promise.
-        let moved =
-            unsafe { sys::syscall(libc::SYS_mremap, [start, old, new, flags as usize, to as usize, 0]) };
-        if let Ok(at) = moved {
-            files::moved(start, old, at, new);
-        }
-        return result(moved);
-    }
-    if flags & libc::MREMAP_FIXED != 0 {
-        let new_end = (to as usize + new).next_multiple_of(4096);
-        if !in_arena(to as usize, new) || ((to as usize) < start + old && start < new_end) {
-            return result(Err(Errno(libc::EINVAL)));
-        }
-        large::zero(to as usize, new_end);
-        // SAFETY: the program's own memory at both ends, which do not overlap.
-        unsafe { std::ptr::copy_nonoverlapping(start as *const u8, to.cast::<u8>(), old.min(new)) };
-        large::free_range(start, (start + old).next_multiple_of(4096));
-        return to;
-    }
-    if large::resize(start, new) {
-        return at;
-    }
-    if flags & libc::MREMAP_MAYMOVE == 0 {
-        return result(Err(Errno(libc::ENOMEM)));
-    }
-    let Some(moved) = large::allocate(new, 4096, Content::Zeros).or_else(|| elsewhere(new)) else {
-        return result(Err(Errno(libc::ENOMEM)));
-    };
-    // SAFETY: both extents are live and do not overlap.
-    unsafe { std::ptr::copy_nonoverlapping(start as *const u8, moved as *mut u8, old.min(new)) };
-    large::free_range(start, (start + old).next_multiple_of(4096));
-    moved as *mut c_void
-}
-
-/// Maps private memory in a process that the program forked, where no arena memory can be taken.
-fn elsewhere(bytes: usize) -> Option<usize> {
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-    // SAFETY: a new mapping.
-    let map = || unsafe { sys::mmap(0, bytes, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
-    (state::pager().is_none() && take_over::is_heap_private()).then(map)?.ok()
-}
-
 /// C's `madvise`.
 ///
 /// # Safety
@@ -406,9 +351,22 @@ fn elsewhere(bytes: usize) -> Option<usize> {
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn madvise(at: *mut c_void, len: usize, advice: c_int) -> c_int {
     let start = at as usize;
+    // SAFETY: the caller's promise.
+    let by_kernel = |at: usize, len: usize| unsafe {
+        sys::syscall(libc::SYS_madvise, [at, len, advice as usize, 0, 0, 0])
+    };
     if in_arena(start, len) {
+        // The kernel checks what it is asked for before it looks at the length.
+        if let Err(e) = by_kernel(start, 0) {
+            return status(Err(e));
+        }
+        let end = (start + len).next_multiple_of(4096);
         if matches!(advice, libc::MADV_DONTNEED | libc::MADV_FREE | libc::MADV_REMOVE) {
-            large::zero(start, (start + len).next_multiple_of(4096));
+            for (a, b) in mapped_over::between(start, end) {
+                large::zero(a, b);
+            }
+            let others = mapped_over::within(start, end).into_iter();
+            return status(others.map(|(a, b)| by_kernel(a, b - a)).fold(Ok(0), Result::and));
         }
         return 0;
     }
@@ -427,6 +385,5 @@ pub(crate) unsafe extern "C" fn madvise(at: *mut c_void, len: usize, advice: c_i
         }
         return 0;
     }
-    // SAFETY: the caller's promise.
-    status(unsafe { sys::syscall(libc::SYS_madvise, [start, len, advice as usize, 0, 0, 0]) })
+    status(by_kernel(start, len))
 }

@@ -14,6 +14,7 @@ pub(crate) mod large;
 mod locking;
 pub(crate) mod mapped_over;
 pub(crate) mod mapping;
+mod moving;
 mod operators;
 pub(crate) mod os;
 pub(crate) mod overflow;

@@ -190,9 +190,10 @@ pub(crate) fn install(pager: &Pager) {
     let mut action: libc::sigaction = unsafe { MaybeUninit::zeroed().assume_init() };
     action.sa_sigaction = on_fault as *const () as usize;
     action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESTART;
-    // While a fault is handled no handler of the program may run, as it could fault itself.
-    // SAFETY: a valid set.
-    unsafe { libc::sigfillset(&raw mut action.sa_mask) };
+    // While a fault is handled no handler of the program may run, as it could fault itself; nor libc's own, which `sigfillset` leaves out:
+    // a thread that is cancelled at any time would end in the midst of the handler.
+    // SAFETY: the set's first word is the kernel's.
+    unsafe { (&raw mut action.sa_mask).cast::<u64>().write(u64::MAX) };
     real_sigaction(libc::SIGBUS, &action);
     if pager.guards_far_pages() {
         keep_action(libc::SIGSEGV, &PROGRAM[1]);
