@@ -83,6 +83,9 @@ int main(void) {
   errno = 0;
   printf("%d", madvise(ballast + 1, 4096, MADV_DONTNEED)), printf(" %d, ", errno), errno = 0;
   printf("%d", madvise(left, 4096, 12345)), printf(" %d, ", errno), errno = 0;
+  printf("%d", munmap(left + 1, 4096)), printf(" %d, ", errno), errno = 0;
+  printf("%d", munmap(left, 0)), printf(" %d, ", errno), errno = 0;
+  printf("%d", mprotect(left + 1, 4096, PROT_READ)), printf(" %d, ", errno), errno = 0;
   printf("%d", mremap(left + 1, 4096, 8192, MREMAP_MAYMOVE) == MAP_FAILED), printf(" %d, ", errno), errno = 0;
   printf("%d", mremap(left, 0, 4096, MREMAP_MAYMOVE) == MAP_FAILED), printf(" %d, ", errno), errno = 0;
   printf("%d", mremap(left, 4096, 0, MREMAP_MAYMOVE) == MAP_FAILED), printf(" %d, ", errno), errno = 0;

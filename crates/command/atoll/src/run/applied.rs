@@ -108,7 +108,7 @@ pub(crate) fn at_end(args: &RunArgs, checked: Checked, control: &Control, name: 
                 )
             } else {
                 format!(
-                    "neither {name} nor what it started uses OpenMP, and none of them asked libc for an eighth of near memory, or 8M"
+                    "neither {name} nor what it started uses OpenMP, and none of them asked libc for an eighth of near memory, or 4M"
                 )
             }
         }

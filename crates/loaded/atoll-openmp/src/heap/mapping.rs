@@ -327,6 +327,9 @@ pub(crate) unsafe extern "C" fn munmap(at: *mut c_void, len: usize) -> c_int {
         return 0;
     }
     if in_arena(start, len) {
+        if len == 0 || start % 4096 != 0 {
+            return status(Err(Errno(libc::EINVAL)));
+        }
         let end = (start + len).next_multiple_of(4096);
         let whole = mapped_over::put_back(start, end);
         large::free_range(start, end);

@@ -40,7 +40,7 @@ static ASKED: AtomicU64 = AtomicU64::new(0);
 const STEP: usize = 256 << 10;
 /// The bounds in bytes of the memory in use at which a process is taken over: an eighth of near memory, but no less than
 /// `LEAST` and no more than the value below.
-const LEAST: u64 = 8 << 20;
+const LEAST: u64 = 4 << 20;
 const MOST: u64 = 64 << 20;
 /// A process that reserves this many bytes of unused addresses at once hands them out itself, as Java and JavaScript do.
 const RESERVED: usize = 1 << 30;

@@ -278,14 +278,17 @@ pub(crate) unsafe extern "C" fn mprotect(at: usize, len: usize, prot: c_int) -> 
     // Blocks of the arena come and go without their protection being set back: they stay readable and writable. A block that
     // holds code becomes executable besides.
     let in_arena = state::pager().is_some() && layout::in_arena(at);
+    if in_arena && at % 4096 != 0 {
+        return mapping::status(Err(sys::Errno(libc::EINVAL)));
+    }
     if in_arena && take_over::is_taken() && needs_protection(at, len, prot) {
         return mapping::status(mapping::take_out(at, len, prot).map(|()| 0));
     }
     if in_arena && prot & libc::PROT_EXEC == 0 {
         return 0;
     }
-    let protected = match state::pager().filter(|_| in_arena && at.is_multiple_of(4096)) {
-        // Whole pages: userfaultfd brings none that lies in two mappings. The kernel refuses other addresses.
+    let protected = match state::pager().filter(|_| in_arena) {
+        // Whole pages: userfaultfd brings none that lies in two mappings.
         Some(pager) => {
             let page = pager.page_bytes();
             let start = at & !(page - 1);
