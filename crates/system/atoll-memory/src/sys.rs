@@ -187,6 +187,15 @@ pub fn open_page_map() -> Result<i32, Errno> {
     unsafe { open(c"/proc/self/pagemap".as_ptr().cast(), libc::O_RDONLY) }
 }
 
+/// Opens the kernel's account of how much memory the calling process uses, for [`private_bytes_by`].
+///
+/// # Errors
+/// The kernel's: `/proc` may not be there.
+pub fn open_memory_use() -> Result<i32, Errno> {
+    // SAFETY: a C string.
+    unsafe { open(c"/proc/self/statm".as_ptr().cast(), libc::O_RDONLY) }
+}
+
 /// Opens the file `path`, with these `flags`.
 ///
 /// # Safety
@@ -395,20 +404,24 @@ pub fn private_bytes_of(process: i32) -> u64 {
     std::ffi::CString::new(format!("/proc/{process}/statm")).map_or(0, |statm| private_bytes_in(&statm))
 }
 
-fn private_bytes_in(statm: &std::ffi::CStr) -> u64 {
+/// The same as [`private_bytes`], of the process that opened `statm` by [`open_memory_use`]: a fifth of the time.
+pub fn private_bytes_by(statm: i32) -> u64 {
     let mut text = [0u8; 128];
-    // SAFETY: a C string, and a buffer of its size.
-    let read = unsafe {
-        let flags = (libc::O_RDONLY | libc::O_CLOEXEC) as usize;
-        let path = statm.as_ptr() as usize;
-        syscall(libc::SYS_openat, [libc::AT_FDCWD as usize, path, flags, 0, 0, 0]).and_then(|fd| {
-            let read = read(fd as i32, text.as_mut_ptr(), text.len());
-            close(fd as i32);
-            read
-        })
-    };
+    // SAFETY: a buffer of its size.
+    let read = unsafe { pread_some(statm, text.as_mut_ptr(), text.len(), 0) };
     resident_and_shared(&text[..read.unwrap_or(0)])
         .map_or(0, |(resident, shared)| resident.saturating_sub(shared) * 4096)
+}
+
+fn private_bytes_in(statm: &std::ffi::CStr) -> u64 {
+    let (at, flags) = (libc::AT_FDCWD as usize, (libc::O_RDONLY | libc::O_CLOEXEC) as usize);
+    // SAFETY: a C string.
+    let opened = unsafe { syscall(libc::SYS_openat, [at, statm.as_ptr() as usize, flags, 0, 0, 0]) };
+    opened.map_or(0, |fd| {
+        let bytes = private_bytes_by(fd as i32);
+        close(fd as i32);
+        bytes
+    })
 }
 
 /// The second and the third number of a `statm`, in pages.

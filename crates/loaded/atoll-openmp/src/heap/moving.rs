@@ -87,7 +87,8 @@ impl Move {
     /// Checks what the program asks for as the kernel does.
     fn checked(start: usize, old: usize, new: usize, flags: c_int, to: usize) -> Result<Move, Errno> {
         let invalid = Errno(libc::EINVAL);
-        let pages = |bytes: usize| bytes.checked_next_multiple_of(4096).filter(|bytes| *bytes > 0).ok_or(invalid);
+        let pages =
+            |bytes: usize| bytes.checked_next_multiple_of(4096).filter(|bytes| *bytes > 0).ok_or(invalid);
         let (old, new) = (pages(old)?, pages(new)?);
         let has = |flag: c_int| flags & flag != 0;
         let (may_move, is_fixed, leaves) =

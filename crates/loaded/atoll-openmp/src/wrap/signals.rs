@@ -304,6 +304,15 @@ fn enlarge(new: &libc::stack_t) -> Option<()> {
     Some(())
 }
 
+/// Whether the caller runs on the alternate stack that the kernel knows.
+fn is_on_alternate_stack() -> bool {
+    let mut stack = libc::stack_t { ss_sp: std::ptr::null_mut(), ss_flags: 0, ss_size: 0 };
+    let at = (&raw mut stack) as usize;
+    // SAFETY: valid for writes.
+    let known = unsafe { sys::syscall(libc::SYS_sigaltstack, [0, at, 0, 0, 0, 0]) };
+    known.is_ok() && stack.ss_flags & libc::SS_ONSTACK != 0
+}
+
 /// `sigaltstack`: our stack stays, which is larger than any that the program needs.
 ///
 /// # Safety
@@ -336,6 +345,7 @@ pub(super) unsafe extern "C" fn sigaltstack(new: *const libc::stack_t, old: *mut
         }
         if !old.is_null() {
             let (at, flags, size) = before;
+            let flags = if flags == 0 && is_on_alternate_stack() { libc::SS_ONSTACK } else { flags };
             old.write(libc::stack_t { ss_sp: at as *mut c_void, ss_flags: flags, ss_size: size });
         }
     }

@@ -4,7 +4,7 @@
 //! kernel's to fill where a page's memory is in the arena's file: only missing pages and writes to clean ones are faults of ours, and a
 //! page that comes back costs 1 µs instead of a signal. So it is cheap to ask which pages are used: mappings are dropped by whole
 //! stretches, which interrupts the other threads' CPUs once for many pages (one interruption takes 14 to 17 µs on a virtual machine), and
-//! `/proc/self/pagemap` says later which of them are mapped again. What is not mapped leaves without an interruption.
+//! `page_map` says later which of them are mapped again. What is not mapped leaves without an interruption.
 //!
 //! No write is lost: a clean page stays write-protected in the page table while it is unmapped (the kernel keeps a marker in its place), so
 //! the first write to it is told as ever, and a dirty page counts as written by this page table until it has left.
@@ -18,10 +18,6 @@ use super::leaving::Leaving;
 use super::page_word::State;
 use super::unmap::{self, Stretches};
 use crate::control::Settings;
-use crate::sys;
-
-/// Pages of the kernel that are looked at together.
-const LOOK: usize = 64;
 
 /// Bytes whose mappings are dropped at once at most: the kernel interrupts other CPUs for each of its tables, of 2 MiB, anyway.
 const DROP_BYTES: usize = 2 << 20;
@@ -69,57 +65,6 @@ pub(super) fn are_possible(settings: &Settings, wants: Wants) -> bool {
         && wants.second_chance
         && !wants.exact_counts
         && !wants.dropped_mappings
-}
-
-/// What the kernel says of the process's page table.
-pub(super) struct Mapped {
-    /// `/proc/self/pagemap`.
-    file: i32,
-}
-
-impl Mapped {
-    /// `None` where the kernel does not say.
-    pub(super) fn open() -> Option<Mapped> {
-        sys::open_page_map().ok().map(|file| Mapped { file })
-    }
-}
-
-/// The part of the page table that was looked at last: pages of one batch of victims are neighbours often.
-pub(super) struct Look<'a> {
-    mapped: &'a Mapped,
-    first: usize,
-    /// An entry for each of the kernel's pages from `first` on; bit 63 says that it is mapped.
-    entries: [u64; LOOK],
-    count: usize,
-}
-
-impl<'a> Look<'a> {
-    pub(super) fn new(mapped: &'a Mapped) -> Look<'a> {
-        Look { mapped, first: 0, entries: [0; LOOK], count: 0 }
-    }
-
-    /// Whether a part of `at..at + len`, whole pages, is mapped. Where the kernel does not say, nothing is. `later`: addresses that are asked
-    /// for next, ascending as far as they are neighbours.
-    pub(super) fn is_mapped(&mut self, at: usize, len: usize, later: impl Iterator<Item = usize>) -> bool {
-        let (first, end) = (at >> 12, (at + len) >> 12);
-        if first < self.first || end > self.first + self.count {
-            let near = later.take_while(|&next| next > at && (next + len) >> 12 <= first + LOOK).last();
-            let wanted = near.map_or(end - first, |last| ((last + len) >> 12) - first);
-            self.first = first;
-            // SAFETY: the entries are that long, as a page has 16 of the kernel's at most.
-            let read = unsafe {
-                sys::pread_some(
-                    self.mapped.file,
-                    self.entries.as_mut_ptr().cast(),
-                    wanted * 8,
-                    first as u64 * 8,
-                )
-            };
-            self.count = read.unwrap_or(0) / 8;
-        }
-        let known = self.first + self.count;
-        (first..end.min(known)).any(|page| self.entries[page - self.first] >> 63 != 0)
-    }
 }
 
 impl Pager {

@@ -16,6 +16,8 @@ const PRIVATE: i32 = -2;
 /// Where pinned memory lies, and what is counted with it.
 pub(super) struct Pinned {
     file: AtomicI32,
+    /// The kernel's account of what the process uses, where pinned memory is its private memory; negative if it is not open.
+    memory_use: AtomicI32,
     /// Bytes of the node's twins, in runs on several nodes.
     twin_bytes: AtomicU64,
 }
@@ -23,7 +25,7 @@ pub(super) struct Pinned {
 impl Pinned {
     /// No pinned memory.
     pub(super) const fn new() -> Pinned {
-        Pinned { file: AtomicI32::new(NONE), twin_bytes: AtomicU64::new(0) }
+        Pinned { file: AtomicI32::new(NONE), memory_use: AtomicI32::new(NONE), twin_bytes: AtomicU64::new(0) }
     }
 
     /// Pinned memory lies in this file.
@@ -38,6 +40,7 @@ impl Pinned {
 
     /// Pinned memory lies in no file: it is all of the process's private memory.
     pub(super) fn set_private(&self) {
+        self.memory_use.store(sys::open_memory_use().unwrap_or(NONE), Ordering::Relaxed);
         self.file.store(PRIVATE, Ordering::Relaxed);
     }
 
@@ -49,7 +52,10 @@ impl Pinned {
     /// Bytes of pinned memory and twins now. The kernel is asked.
     pub(super) fn bytes(&self) -> u64 {
         let file = match self.file.load(Ordering::Relaxed) {
-            PRIVATE => sys::private_bytes(),
+            PRIVATE => match self.memory_use.load(Ordering::Relaxed) {
+                statm @ 0.. => sys::private_bytes_by(statm),
+                _ => sys::private_bytes(),
+            },
             fd @ 0.. => sys::file_bytes(fd),
             _ => 0,
         };

@@ -7,7 +7,7 @@
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 use super::frames::CoreMap;
-use super::kernel_maps::Mapped;
+use super::page_map::Mapped;
 use crate::control::MAX_WORKERS;
 use crate::sys::Errno;
 use crate::uffd::Uffd;
