@@ -327,7 +327,7 @@ pub(crate) unsafe extern "C" fn munmap(at: *mut c_void, len: usize) -> c_int {
         return 0;
     }
     if in_arena(start, len) {
-        if len == 0 || start % 4096 != 0 {
+        if len == 0 || !start.is_multiple_of(4096) {
             return status(Err(Errno(libc::EINVAL)));
         }
         let end = (start + len).next_multiple_of(4096);

@@ -94,13 +94,17 @@ impl Move {
         let (may_move, is_fixed, leaves) =
             (has(libc::MREMAP_MAYMOVE), has(libc::MREMAP_FIXED), has(libc::MREMAP_DONTUNMAP));
         let is_known = flags & !(libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED | libc::MREMAP_DONTUNMAP) == 0;
-        if !is_known || start % 4096 != 0 || (is_fixed || leaves) && !may_move || leaves && old != new {
+        if !is_known
+            || !start.is_multiple_of(4096)
+            || (is_fixed || leaves) && !may_move
+            || leaves && old != new
+        {
             return Err(invalid);
         }
         let place = match () {
             () if is_fixed => {
                 let end = to.checked_add(new).ok_or(invalid)?;
-                if to % 4096 != 0 || to < start + old && start < end {
+                if !to.is_multiple_of(4096) || to < start + old && start < end {
                     return Err(invalid);
                 }
                 Place::At(to)

@@ -278,7 +278,7 @@ pub(crate) unsafe extern "C" fn mprotect(at: usize, len: usize, prot: c_int) -> 
     // Blocks of the arena come and go without their protection being set back: they stay readable and writable. A block that
     // holds code becomes executable besides.
     let in_arena = state::pager().is_some() && layout::in_arena(at);
-    if in_arena && at % 4096 != 0 {
+    if in_arena && !at.is_multiple_of(4096) {
         return mapping::status(Err(sys::Errno(libc::EINVAL)));
     }
     if in_arena && take_over::is_taken() && needs_protection(at, len, prot) {

@@ -164,13 +164,13 @@ mod tests {
     fn every_third_mapped() -> (usize, Mapped) {
         let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
         // SAFETY: a new mapping of the test's own.
-        let at =
-            unsafe { sys::mmap(0, PAGES << 12, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) }.unwrap();
+        let at = unsafe { sys::mmap(0, PAGES << 12, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) }
+            .expect("a new mapping");
         for page in (0..PAGES).step_by(3) {
             // SAFETY: the test's mapping.
             unsafe { ((at + (page << 12)) as *mut u8).write_volatile(1) };
         }
-        (at, Mapped::open().unwrap())
+        (at, Mapped::open().expect("the kernel's account"))
     }
 
     #[test]
