@@ -106,10 +106,11 @@ fn forked_processes_shared_paged_memory() {
     helper_as_natively("plain_forks.c", "32M");
 }
 
-/// If a block of libc's is a mapping of its own, more was copied than it holds.
+/// If a block of libc's is a mapping of its own, more was copied than it holds. The program is managed once it has an eighth of near memory, which
+/// is after it has made all of its blocks.
 #[test]
 fn a_block_of_libcs_was_read_beyond_its_end() {
-    helper_as_natively("grown_blocks.c", "24M");
+    helper_as_natively("grown_blocks.c", "64M");
 }
 
 /// Threads that existed before faulted on alternate stacks that are too small, or with SIGBUS blocked.
@@ -211,6 +212,14 @@ fn memory_was_not_moved_onto_a_reservation() {
 #[test]
 fn threads_were_cancelled_within_a_fault() {
     helper_as_natively("cancelled_at_any_time.c", "40M");
+}
+
+/// The first blocks of atoll's own moved the program break, which a program with a `malloc` of its own, such as Maxima, takes for its own.
+#[test]
+fn the_break_was_moved_before_the_program_began() {
+    let program = plain("own_break.c");
+    let run = Atoll::new(program.clone()).with("--near 20M").run().exits(0);
+    run.like(&native(program).run());
 }
 
 /// Of the programs without OpenMP that a script starts, the first was managed and the others ran without the limit.

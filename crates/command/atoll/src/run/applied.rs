@@ -121,7 +121,10 @@ pub(crate) fn at_end(args: &RunArgs, checked: Checked, control: &Control, name: 
                 "atoll saw no program linked with OpenMP (libgomp, libomp or libiomp5), neither {name} nor one that it started"
             )
         }
-        Uses::OpenMp => format!("{name} ended before atoll's runtime was set up in it"),
+        Uses::OpenMp => format!(
+            "{name} ended before atoll's runtime was set up in it; where only libraries bring OpenMP, that is once the program asks libc for an \
+             eighth of near memory, or 4M"
+        ),
     };
     if args.summary != SummaryForm::None || args.require {
         let required = if args.require { ", which --require asks for" } else { "" };

@@ -7,6 +7,7 @@
 //! blocks home, and `streams` holds the standard streams.
 
 pub(crate) mod bounds;
+mod early;
 pub(crate) mod exports;
 pub(crate) mod foreign;
 mod kept;

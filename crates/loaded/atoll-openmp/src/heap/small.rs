@@ -11,7 +11,7 @@ use atoll_memory::control::EXIT_NEAR;
 use atoll_memory::layout;
 use libmimalloc_sys as mi;
 
-use super::{bounds, place};
+use super::{bounds, early, place};
 use crate::state;
 use atoll_nodes::heap as agent_heap;
 
@@ -167,7 +167,7 @@ fn full() -> ! {
 /// The allocator of this library's own Rust code: its blocks are pinned and shared as soon as there is such memory.
 pub(crate) struct Pinned;
 
-// SAFETY: blocks come from mimalloc or, before it is ready, from libc; both keep the contract, and `dealloc`
+// SAFETY: blocks come from mimalloc or, before it is ready, from libc or `early`; all keep the contract, and `dealloc`
 // tells them apart by address.
 unsafe impl GlobalAlloc for Pinned {
     unsafe fn alloc(&self, l: Layout) -> *mut u8 {
@@ -181,6 +181,8 @@ unsafe impl GlobalAlloc for Pinned {
                     full();
                 }
                 block.cast()
+            } else if let Some(block) = early::alloc(l) {
+                block
             } else if l.align() <= 16 {
                 __libc_malloc(l.size()).cast()
             } else {
@@ -196,6 +198,8 @@ unsafe impl GlobalAlloc for Pinned {
                 agent_heap::free(p, l);
             } else if contains(p.cast()) {
                 free(p.cast());
+            } else if early::contains(p as usize) {
+                early::free(p, l);
             } else {
                 __libc_free(p.cast());
             }
