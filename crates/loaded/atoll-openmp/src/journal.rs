@@ -87,10 +87,9 @@ pub(crate) fn worker(number: usize) {
 
 /// Tells which alternate signal stack the calling thread handles its faults on.
 pub(crate) fn fault_stack() {
-    let mut stack = libc::stack_t { ss_sp: std::ptr::null_mut(), ss_flags: 0, ss_size: 0 };
-    // SAFETY: the call only reads the setting and writes it to a local variable.
-    let asked = unsafe { sys::syscall(libc::SYS_sigaltstack, [0, (&raw mut stack) as usize, 0, 0, 0, 0]) };
-    if asked.is_ok() && !stack.ss_sp.is_null() {
+    if let Some(stack) = crate::start::signal::stack()
+        && !stack.ss_sp.is_null()
+    {
         let (start, bytes) = (stack.ss_sp as u64, stack.ss_size as u64);
         mark(|| What::FaultStack { tid: tid(), start, bytes });
     }

@@ -7,6 +7,11 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
+use linux_raw_sys::general::{
+    PAGE_IS_PFNZERO, PAGE_IS_PRESENT, PAGE_IS_WRITTEN, PM_SCAN_CHECK_WPASYNC, PM_SCAN_WP_MATCHING,
+    page_region, pm_scan_arg,
+};
+
 use crate::sampler::SamplerError;
 use crate::threads::{Threads, What};
 
@@ -20,11 +25,11 @@ const FEATURE_WP_ASYNC: u64 = 1 << 15;
 const REGISTER_MODE_WP: u64 = 1 << 1;
 
 const PAGEMAP_SCAN: libc::c_ulong = 0xc060_6610;
-const SCAN_WP_MATCHING: u64 = 1;
-const SCAN_CHECK_WPASYNC: u64 = 1 << 1;
-const IS_WRITTEN: u64 = 1 << 1;
-const IS_PRESENT: u64 = 1 << 3;
-const IS_PFNZERO: u64 = 1 << 5;
+const SCAN_WP_MATCHING: u64 = PM_SCAN_WP_MATCHING as u64;
+const SCAN_CHECK_WPASYNC: u64 = PM_SCAN_CHECK_WPASYNC as u64;
+const IS_WRITTEN: u64 = PAGE_IS_WRITTEN as u64;
+const IS_PRESENT: u64 = PAGE_IS_PRESENT as u64;
+const IS_PFNZERO: u64 = PAGE_IS_PFNZERO as u64;
 
 /// The least size of a mapping, in bytes, that is protected. Smaller ones are guards and small parts of libraries and stacks.
 const LEAST_MAPPING: u64 = 64 << 10;
@@ -66,32 +71,8 @@ struct Register {
     ioctls: u64,
 }
 
-/// `struct pm_scan_arg`.
-#[repr(C)]
-#[derive(Default)]
-struct Scan {
-    size: u64,
-    flags: u64,
-    start: u64,
-    end: u64,
-    walk_end: u64,
-    vec: u64,
-    vec_len: u64,
-    max_pages: u64,
-    category_inverted: u64,
-    category_mask: u64,
-    category_anyof_mask: u64,
-    return_mask: u64,
-}
-
-/// `struct page_region`.
-#[repr(C)]
-#[derive(Clone, Copy, Default)]
-struct Region {
-    start: u64,
-    end: u64,
-    categories: u64,
-}
+/// A place for a stretch that the kernel tells of.
+const NO_REGION: page_region = page_region { start: 0, end: 0, categories: 0 };
 
 /// Puts a fresh userfaultfd into its asynchronous mode of write-protection.
 ///
@@ -183,7 +164,7 @@ impl PageMap {
     /// The kernel does not know it.
     pub fn try_out(&self) -> Result<(), SamplerError> {
         let range = Range { start: PAGE, end: 2 * PAGE };
-        match self.scan(range, 0, IS_PRESENT, 0, &mut [Region::default()]) {
+        match self.scan(range, 0, IS_PRESENT, 0, &mut [NO_REGION]) {
             Ok(_) => Ok(()),
             Err(error) => Err(SamplerError::Absent(format!(
                 "this kernel has no PAGEMAP_SCAN, which came with Linux 6.7 ({error})"
@@ -215,7 +196,7 @@ impl PageMap {
     }
 
     fn each(&self, range: Range, flags: u64, mask: u64, inverted: u64, each: &mut dyn FnMut(Range)) -> bool {
-        let mut regions = [Region::default(); REGIONS];
+        let mut regions = [NO_REGION; REGIONS];
         let mut start = range.start;
         while start < range.end {
             let Ok((n, end)) = self.scan(Range { start, ..range }, flags, mask, inverted, &mut regions)
@@ -240,19 +221,21 @@ impl PageMap {
         flags: u64,
         mask: u64,
         inverted: u64,
-        regions: &mut [Region],
+        regions: &mut [page_region],
     ) -> io::Result<(usize, u64)> {
-        let mut scan = Scan {
-            size: size_of::<Scan>() as u64,
+        let mut scan = pm_scan_arg {
+            size: size_of::<pm_scan_arg>() as u64,
             flags,
             start: range.start,
             end: range.end,
+            walk_end: 0,
             vec: regions.as_mut_ptr() as u64,
             vec_len: regions.len() as u64,
+            max_pages: 0,
             category_inverted: inverted,
             category_mask: mask,
+            category_anyof_mask: 0,
             return_mask: mask,
-            ..Scan::default()
         };
         // SAFETY: the kernel writes at most `vec_len` regions, and the structure's `walk_end`.
         let n = unsafe { libc::ioctl(self.file.as_raw_fd(), PAGEMAP_SCAN, &raw mut scan) };

@@ -89,6 +89,9 @@ pub(super) fn look_on(args: &RunArgs, checked: Checked, control: &'static Contro
     let _ = std::thread::Builder::new().name("atoll-applied".into()).spawn(look);
 }
 
+/// What a program without OpenMP must ask libc for to be managed: see the runtime's `take_over`.
+const NEEDS: &str = "an eighth of near memory, or 4M";
+
 /// Says at the end that nothing was managed, and why; returns whether that is an error.
 pub(crate) fn at_end(args: &RunArgs, checked: Checked, control: &Control, name: &str) -> bool {
     if control.program.load(Ordering::Relaxed) > 0 {
@@ -108,7 +111,7 @@ pub(crate) fn at_end(args: &RunArgs, checked: Checked, control: &Control, name: 
                 )
             } else {
                 format!(
-                    "neither {name} nor what it started uses OpenMP, and none of them asked libc for an eighth of near memory, or 4M"
+                    "neither {name} nor what it started uses OpenMP, and none of them asked libc for {NEEDS}"
                 )
             }
         }
@@ -122,8 +125,7 @@ pub(crate) fn at_end(args: &RunArgs, checked: Checked, control: &Control, name: 
             )
         }
         Uses::OpenMp => format!(
-            "{name} ended before atoll's runtime was set up in it; where only libraries bring OpenMP, that is once the program asks libc for an \
-             eighth of near memory, or 4M"
+            "{name} ended before atoll's runtime was set up in it; where only libraries bring OpenMP, that is once the program asks libc for {NEEDS}"
         ),
     };
     if args.summary != SummaryForm::None || args.require {

@@ -18,9 +18,9 @@ const LEAST: u32 = 4;
 /// How often a thread tries to get the lock. A forked process may find it held by a thread that it does not have.
 const TRIES: u32 = 10_000;
 
-/// The program's `malloc` is the one that all code finds.
+/// The `malloc` that the program's code finds is this library's.
 const OURS: u32 = 1;
-/// The program has a `malloc` of its own.
+/// The `malloc` that it finds is the program's own.
 const THE_PROGRAMS: u32 = 2;
 
 struct Blocks {

@@ -59,7 +59,7 @@ fn over_arena(range: Range<usize>, moved: impl FnOnce() -> Result<usize, Errno>)
 
 /// Whether all that runs of the program sees what the kernel maps.
 pub(super) fn has_one_page_table() -> bool {
-    state::control().is_none_or(|c| c.settings.shared_tables()) && !atoll_nodes::active()
+    !state::are_workers_processes() && !atoll_nodes::active()
 }
 
 /// Where memory goes.

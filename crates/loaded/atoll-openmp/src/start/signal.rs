@@ -241,6 +241,14 @@ pub(crate) fn use_stack(at: usize) {
         unsafe { sys::syscall(libc::SYS_sigaltstack, [std::ptr::from_ref(&stack) as usize, 0, 0, 0, 0, 0]) };
 }
 
+/// The calling thread's alternate stack, as the kernel knows it.
+pub(crate) fn stack() -> Option<libc::stack_t> {
+    let mut stack = libc::stack_t { ss_sp: std::ptr::null_mut(), ss_flags: 0, ss_size: 0 };
+    // SAFETY: valid for writes.
+    let asked = unsafe { sys::syscall(libc::SYS_sigaltstack, [0, (&raw mut stack) as usize, 0, 0, 0, 0]) };
+    asked.is_ok().then_some(stack)
+}
+
 /// Records the program's action for a signal that we handle; returns the one before.
 pub(crate) fn set_program_handler(signal: c_int, handler: usize, flags: c_int) -> (usize, c_int) {
     let before = program_handler(signal);

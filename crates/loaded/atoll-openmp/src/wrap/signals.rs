@@ -270,11 +270,10 @@ thread_local! {
 
 /// Gives the calling thread an alternate stack of ours, while the program goes on seeing its own.
 pub(crate) fn keep_alternate_stack() {
-    let mut stack = libc::stack_t { ss_sp: std::ptr::null_mut(), ss_flags: 0, ss_size: 0 };
-    let at = (&raw mut stack) as usize;
-    // SAFETY: valid for writes.
-    let known = unsafe { sys::syscall(libc::SYS_sigaltstack, [0, at, 0, 0, 0, 0]) };
-    if known.is_ok() && LARGER.get() == 0 && stack.ss_flags & libc::SS_DISABLE == 0 {
+    if let Some(stack) = signal::stack()
+        && LARGER.get() == 0
+        && stack.ss_flags & libc::SS_DISABLE == 0
+    {
         ALTERNATE.set((stack.ss_sp as usize, 0, stack.ss_size));
     }
 }
@@ -306,11 +305,7 @@ fn enlarge(new: &libc::stack_t) -> Option<()> {
 
 /// Whether the caller runs on the alternate stack that the kernel knows.
 fn is_on_alternate_stack() -> bool {
-    let mut stack = libc::stack_t { ss_sp: std::ptr::null_mut(), ss_flags: 0, ss_size: 0 };
-    let at = (&raw mut stack) as usize;
-    // SAFETY: valid for writes.
-    let known = unsafe { sys::syscall(libc::SYS_sigaltstack, [0, at, 0, 0, 0, 0]) };
-    known.is_ok() && stack.ss_flags & libc::SS_ONSTACK != 0
+    signal::stack().is_some_and(|stack| stack.ss_flags & libc::SS_ONSTACK != 0)
 }
 
 /// `sigaltstack`: our stack stays, which is larger than any that the program needs.

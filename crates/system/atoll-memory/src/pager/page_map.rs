@@ -7,6 +7,8 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use linux_raw_sys::general::{PAGE_IS_PRESENT, page_region, pm_scan_arg};
+
 use crate::sys;
 
 /// Pages of the kernel that are scanned together at most.
@@ -18,34 +20,8 @@ const STRETCHES: usize = 128;
 
 /// `PAGEMAP_SCAN`.
 const SCAN: u64 = 0xc060_6610;
-/// The category of pages that are mapped: `PAGE_IS_PRESENT`.
-const IS_PRESENT: u64 = 1 << 3;
-
-/// The kernel's `struct pm_scan_arg`.
-#[repr(C)]
-struct Scan {
-    size: u64,
-    flags: u64,
-    start: u64,
-    end: u64,
-    walk_end: u64,
-    vec: u64,
-    vec_len: u64,
-    max_pages: u64,
-    category_inverted: u64,
-    category_mask: u64,
-    category_anyof_mask: u64,
-    return_mask: u64,
-}
-
-/// The kernel's `struct page_region`: a stretch of pages, as addresses.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct Stretch {
-    start: u64,
-    end: u64,
-    _categories: u64,
-}
+/// The category of pages that are mapped.
+const IS_PRESENT: u64 = PAGE_IS_PRESENT as u64;
 
 /// The kernel's account of the process's page table.
 pub(super) struct Mapped {
@@ -63,10 +39,10 @@ impl Mapped {
 
     /// The stretches of mapped pages from page `first` on, `count` pages at most, and how many pages the answer is about.
     fn scan(&self, first: usize, count: usize, mut each: impl FnMut(usize, usize)) -> Option<usize> {
-        let mut found = [Stretch { start: 0, end: 0, _categories: 0 }; STRETCHES];
+        let mut found = [page_region { start: 0, end: 0, categories: 0 }; STRETCHES];
         let start = (first << 12) as u64;
-        let mut scan = Scan {
-            size: size_of::<Scan>() as u64,
+        let mut scan = pm_scan_arg {
+            size: size_of::<pm_scan_arg>() as u64,
             flags: 0,
             start,
             end: start + (count << 12) as u64,
