@@ -125,7 +125,7 @@ pub(crate) fn at_end(args: &RunArgs, checked: Checked, control: &Control, name: 
             )
         }
         Uses::OpenMp => format!(
-            "{name} ended before atoll's runtime was set up in it; where only libraries bring OpenMP, that is once the program asks libc for {NEEDS}"
+            "{name} ended before it was managed; a program that has OpenMP by its libraries only is managed once it has asked libc for {NEEDS}"
         ),
     };
     if args.summary != SummaryForm::None || args.require {
