@@ -25,7 +25,7 @@ const DROP_BYTES: usize = 2 << 20;
 
 /// Near pages that are worth unmapping between two that are to be unmapped, where other threads run: to drop their mappings and to map
 /// them again takes as long as one interruption more.
-const BRIDGE: u32 = 12;
+const BRIDGE: u32 = 32;
 
 /// The same where only a system call is saved: one thread makes all the room, or the kernel interrupts once for all stretches of a call, as
 /// it does for pages that were not written through this page table.
