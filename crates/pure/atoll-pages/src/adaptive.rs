@@ -426,6 +426,14 @@ impl Policy for Adaptive<'_> {
         also
     }
 
+    fn evict_this(&mut self, frame: u32) -> bool {
+        let is_held = self.links.is_linked(frame);
+        if is_held {
+            self.give(frame);
+        }
+        is_held
+    }
+
     fn token(&self) -> u32 {
         self.token
     }

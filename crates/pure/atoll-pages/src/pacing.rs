@@ -3,7 +3,7 @@
 //! `atoll-memory`'s pager goes by these numbers, and so does the simulator where it simulates that pager
 //! (`atoll-machine`), so that counts of both can be compared. Page sizes are given as their shifts: 12, 16 or 21.
 
-use core::ops::RangeInclusive;
+use core::ops::{Range, RangeInclusive};
 
 use crate::neighbours::block;
 
@@ -64,6 +64,16 @@ pub fn leaving(frames: u32, batch: usize, ahead: Ahead) -> usize {
     if most < 8 { 0 } else { most }
 }
 
+/// The pages that leave as a whole with `page`, one of near memory's `frames`: aligned, at most what one of the kernel's tables maps, and at
+/// most an eighth of near memory. Pages have `1 << shift` bytes.
+pub fn stretch(page: u32, frames: u32, shift: u32) -> Range<u32> {
+    let most = (2 << 20 >> shift).max(1);
+    let size = (frames / 8).clamp(1, most);
+    let size = 1 << size.ilog2();
+    let first = page & !(size - 1);
+    first..first.saturating_add(size)
+}
+
 /// The most that [`leaving`] says for near memory of up to `frames`.
 pub fn most_leaving(frames: u32) -> usize {
     frames as usize / 4
@@ -113,6 +123,16 @@ pub const fn least_frames(shift: u32, workers: u32) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_stretch_is_aligned_and_a_small_part_of_near_memory() {
+        assert_eq!(stretch(1_000, 1 << 20, 12), 512..1_024);
+        assert_eq!(stretch(1_000, 1 << 20, 16), 992..1_024);
+        assert_eq!(stretch(1_000, 1_773, 12), 896..1_024);
+        assert_eq!(stretch(1_000, 32, 12), 1_000..1_004);
+        assert_eq!(stretch(1_000, 0, 21), 1_000..1_001);
+        assert_eq!(stretch(u32::MAX, 1 << 20, 12).end, u32::MAX);
+    }
 
     #[test]
     fn windows_of_all_workers_evicted_each_other_in_little_near_memory() {

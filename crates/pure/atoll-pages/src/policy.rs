@@ -70,7 +70,15 @@ pub trait Policy {
         false
     }
 
-    /// What to remember of the page whose frame `evict` or `evict_also` removed last, for `insert_again`. A far page has no
+    /// Removes `frame` as well if it is held, however good a victim it is: it leaves with a neighbour that `evict` returned. Returns whether it
+    /// was held.
+    fn evict_this(&mut self, frame: u32) -> bool {
+        let is_held = self.contains(frame);
+        self.remove(frame);
+        is_held
+    }
+
+    /// What to remember of the page whose frame `evict`, `evict_also` or `evict_this` removed last, for `insert_again`. A far page has no
     /// frame, so the place of the frame's number in its page-table entry is free to keep it.
     fn token(&self) -> u32 {
         0

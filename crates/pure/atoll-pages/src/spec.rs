@@ -241,6 +241,10 @@ impl Policy for AnyPolicy<'_> {
         each!(self, policy => policy.evict_also(frame))
     }
 
+    fn evict_this(&mut self, frame: u32) -> bool {
+        each!(self, policy => policy.evict_this(frame))
+    }
+
     fn mark(&mut self, id: u32) {
         each!(self, policy => policy.mark(id));
     }

@@ -107,8 +107,7 @@ impl Pager {
             }
             let surplus = self.near.taken.load(Ordering::Relaxed).saturating_sub(target) as usize;
             let want = pacing::victims(want, surplus, x.cached);
-            let alone = std::mem::take(&mut x.alone);
-            x.is_among_several = room.leaving.makers.note(std::ptr::from_ref(x).addr(), alone);
+            room.leaving.makers.note(std::ptr::from_ref(x).addr());
             self.choose(&mut room, x, &mut victims[..want], target)
         };
         let victims = &mut victims[..count];

@@ -54,13 +54,6 @@ impl Lately {
     }
 }
 
-/// What asked for pages that came alone: reads, and writes.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Alone {
-    pub(super) reads: u32,
-    pub(super) writes: u32,
-}
-
 /// A worker's own part of the pager.
 #[repr(C, align(64))]
 pub struct Executor {
@@ -83,10 +76,6 @@ pub struct Executor {
     pub(super) heard: u32,
     /// The pages of the worker's last faults.
     pub(super) lately: Lately,
-    /// The pages that came alone since this executor made room last.
-    pub(super) alone: Alone,
-    /// Whether other threads made room beside this executor's when it did so last.
-    pub(super) is_among_several: bool,
     /// The address of the last fault on a page over which the program has another mapping.
     pub(super) covered_at: usize,
     /// Guesses whether pages that come will be written.

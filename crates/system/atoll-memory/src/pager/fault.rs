@@ -189,7 +189,7 @@ impl Pager {
         self.lock_window(x, page, &window, seen.state(), &mut batch);
         let mut before = 0;
         let done = loop {
-            let (done, e) = match self.fill(x, &batch, seen.state(), fault) {
+            let (done, e) = match self.fill(x, &batch, seen.state(), fault.table) {
                 Ok(()) => break batch.len,
                 Err(failed) => failed,
             };
@@ -290,18 +290,17 @@ impl Pager {
         batch.sort();
     }
 
-    /// Brings all pages of the batch, which are in `state`, and maps them in the fault's page table. On failure says how many came before
-    /// it.
+    /// Brings all pages of the batch, which are in `state`, and maps them in `table`. On failure says how many came before it.
     fn fill(
         &self,
         x: &mut Executor,
         batch: &Batch,
         state: State,
-        fault: Fault,
+        table: usize,
     ) -> Result<(), (usize, FaultError)> {
         match state {
-            State::Far => self.fill_far(x, batch, fault),
-            _ => self.fill_zero(batch, fault.table),
+            State::Far => self.fill_far(x, batch, table),
+            _ => self.fill_zero(batch, table),
         }
     }
 
@@ -313,10 +312,9 @@ impl Pager {
         }
     }
 
-    /// Fetches all pages of the batch from far memory and maps them in the fault's page table. Those that stayed where they lie are only
-    /// mapped.
-    fn fill_far(&self, x: &mut Executor, batch: &Batch, fault: Fault) -> Result<(), (usize, FaultError)> {
-        let uffd = self.tables.uffd(fault.table);
+    /// Fetches all pages of the batch from far memory and maps them in `table`. Those that stayed where they lie are only mapped.
+    fn fill_far(&self, x: &mut Executor, batch: &Batch, table: usize) -> Result<(), (usize, FaultError)> {
+        let uffd = self.tables.uffd(table);
         let items = &batch.items[..batch.len];
         let mut sources = [std::ptr::null_mut(); WINDOW];
         let mut staged = [const { Transfer { page: 0, memory: std::ptr::null_mut() } }; WINDOW];
@@ -358,7 +356,7 @@ impl Pager {
             let (at, _) = self.places.address_of(first.page);
             let len = run << self.places.shift;
             if first.stayed {
-                if let Err(e) = self.map_stayed(x, at, len, fault) {
+                if let Err(e) = self.map_whole(uffd, at, len, false, true) {
                     // No part may be mapped that the core map does not have.
                     let _ = unmap::unmap_here(at, len);
                     return Err((i, e));
@@ -380,21 +378,6 @@ impl Pager {
             i += run;
         }
         Ok(())
-    }
-
-    /// Maps pages that stayed where they lie.
-    ///
-    /// Where several threads make room, a page that comes alone to be read is left to the kernel, which maps it unwritten when the access is
-    /// made again. The kernel interrupts other CPUs for each written page that it unmaps, and takes all that we map for written.
-    fn map_stayed(&self, x: &mut Executor, at: usize, len: usize, fault: Fault) -> Result<(), FaultError> {
-        if x.is_among_several && self.guards_far_pages() && len == 4096 {
-            let asked = if fault.write { &mut x.alone.writes } else { &mut x.alone.reads };
-            *asked = asked.saturating_add(1);
-            if !fault.write && unmap::unguard(at, len).is_ok() {
-                return Ok(());
-            }
-        }
-        self.map_whole(self.tables.uffd(fault.table), at, len, false, true)
     }
 
     /// Gives the batch's pages zeroed memory and maps them in `table`.

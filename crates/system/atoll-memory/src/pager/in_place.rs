@@ -13,7 +13,8 @@
 use super::evict::{NO_VICTIM, VICTIMS, Victim};
 use super::executor::Executor;
 use super::frames::CoreMap;
-use super::page_word::{self, State};
+use super::page_word::{self, PageWord, State};
+use super::pages::Pages;
 use super::unmap::{self, Stretches};
 use super::{FaultError, Pager};
 use crate::control::{Faults, Figures, Settings};
@@ -45,6 +46,38 @@ impl InPlace {
         } else {
             InPlace::Never
         }
+    }
+}
+
+/// Far pages between two victims at most over which one stretch goes.
+const GAP: usize = 64;
+/// The same of all victims of a batch together.
+const GAPS: usize = 512;
+
+/// Far pages between victims, locked, with the words they had.
+struct Between {
+    pages: [(u32, PageWord); GAPS],
+    count: usize,
+}
+
+impl Between {
+    fn new() -> Between {
+        Between { pages: [(0, PageWord::ABSENT); GAPS], count: 0 }
+    }
+
+    fn push(&mut self, page: u32, seen: PageWord) {
+        if let Some(place) = self.pages.get_mut(self.count) {
+            *place = (page, seen);
+            self.count += 1;
+        }
+    }
+
+    /// Unlocks all but the first `kept`.
+    fn unlock(&mut self, pages: &Pages, kept: usize) {
+        for &(page, seen) in self.pages.iter().take(self.count).skip(kept) {
+            page_word::unlock(pages.word(page), seen);
+        }
+        self.count = kept;
     }
 }
 
@@ -132,6 +165,7 @@ impl Pager {
         let mut runs = [(0, 0); VICTIMS];
         let mut count = 0;
         let mut begin = 0;
+        let mut between = Between::new();
         while begin < victims.len() {
             let end = self.place_end(&victims[begin..], &stays[begin..]) + begin;
             let run = &victims[begin..end];
@@ -143,6 +177,13 @@ impl Pager {
                 let is_marked = is_guarded && run.iter().any(|victim| !victim.dirty);
                 if is_marked && self.tables.uffd(x.table).write_protect(at, len, false).is_err() {
                     self.do_not_stay(&mut victims[begin..end], &mut stays[begin..end]);
+                } else if is_guarded
+                    && count > 0
+                    && let (first, last) = runs[count - 1]
+                    && self.lock_between(&mut between, victims[last - 1].page, victims[begin].page)
+                {
+                    stretches.lengthen(at + len);
+                    runs[count - 1] = (first, end);
                 } else {
                     stretches.push(at, len);
                     runs[count] = (begin, end);
@@ -152,9 +193,34 @@ impl Pager {
             begin = end;
         }
         let done = stretches.unmap(if is_guarded { unmap::GUARD } else { unmap::DROP });
+        between.unlock(&self.pages, 0);
         for &(begin, end) in &runs[done..count] {
             self.do_not_stay(&mut victims[begin..end], &mut stays[begin..end]);
         }
+    }
+
+    /// Locks the pages between `last` and `next` if there are few, and all of them are far and stayed where they lie: a guard stands for each
+    /// already, so that the stretch which ends with `last` may go on to `next`. That saves an interruption of the other threads' CPUs.
+    fn lock_between(&self, between: &mut Between, last: u32, next: u32) -> bool {
+        let gap = (next - last - 1) as usize;
+        let is_near = gap <= GAP && between.count + gap <= GAPS;
+        if !is_near || self.places.address_of(last).1 != self.places.address_of(next).1 {
+            return false;
+        }
+        let before = between.count;
+        for page in last + 1..next {
+            let word = self.pages.word(page);
+            let seen = page_word::load(word);
+            if seen.state() == State::Far && page_word::try_lock(word, seen) {
+                between.push(page, seen);
+                if self.far.is_in_place(page) {
+                    continue;
+                }
+            }
+            between.unlock(&self.pages, before);
+            return false;
+        }
+        true
     }
 
     /// A run of victims is to be moved after all. Far memory has forgotten what it held of them.

@@ -14,7 +14,6 @@
 use atoll_pages::policy::Wants;
 
 use super::Pager;
-use super::executor::Alone;
 use super::leaving::Leaving;
 use super::page_word::State;
 use super::unmap::{self, Stretches};
@@ -25,40 +24,31 @@ const DROP_BYTES: usize = 2 << 20;
 
 /// Near pages that are worth unmapping between two that are to be unmapped, where other threads run: to drop their mappings and to map
 /// them again takes as long as one interruption more.
-const BRIDGE: u32 = 32;
+const BRIDGE: u32 = 12;
 
-/// The same where only a system call is saved: one thread makes all the room, or the kernel interrupts once for all stretches of a call, as
-/// it does for pages that were not written through this page table.
-const BRIDGE_CHEAP: u32 = 1;
+/// The same where one thread makes all the room, so that only a system call is saved.
+const BRIDGE_ALONE: u32 = 1;
 
 /// Batches of victims after which a thread that made none of them is taken to run no more.
 const ACTIVE: u32 = 16;
 
-/// Whether several threads make room, which then run on several CPUs, and whether they write the pages that they bring.
+/// Whether several threads make room, which then run on several CPUs.
 #[derive(Default)]
 pub(super) struct Makers {
     /// Where the last one's executor lies.
     last: usize,
     several: u32,
-    /// The pages that came alone for all of them, those of earlier batches counting half as much from batch to batch.
-    alone: Alone,
 }
 
 impl Makers {
-    /// The thread whose executor lies at that address makes room. `alone`: the pages that it brought alone since it did so last. Returns
-    /// whether several threads make room.
-    pub(super) fn note(&mut self, executor: usize, alone: Alone) -> bool {
-        self.alone.reads = self.alone.reads / 2 + alone.reads;
-        self.alone.writes = self.alone.writes / 2 + alone.writes;
+    /// The thread whose executor lies at that address makes room.
+    pub(super) fn note(&mut self, executor: usize) {
         self.several = if executor == self.last { self.several.saturating_sub(1) } else { ACTIVE };
         self.last = executor;
-        self.several > 0
     }
 
-    /// The most near pages that are unmapped between two that are to be unmapped.
-    fn most_bridged(&self) -> u32 {
-        let are_read = self.alone.reads > self.alone.writes.saturating_mul(4);
-        if self.several > 0 && !are_read { BRIDGE } else { BRIDGE_CHEAP }
+    fn are_several(&self) -> bool {
+        self.several > 0
     }
 }
 
@@ -81,7 +71,8 @@ impl Pager {
     /// Drops the mappings of the queue's next pages until those of the first `ahead` are dropped, and of what lies between them where that
     /// is cheaper than to leave it.
     pub(super) fn drop_ahead(&self, queue: &mut Leaving, ahead: usize) {
-        let most_bridged = (queue.makers.most_bridged() >> (self.places.shift - 12)).max(1);
+        let most_bridged = if queue.makers.are_several() { BRIDGE } else { BRIDGE_ALONE };
+        let most_bridged = (most_bridged >> (self.places.shift - 12)).max(1);
         let mut stretches = Stretches::new();
         while queue.dropped < ahead.min(queue.len()) {
             let (first, mut last) = (queue.page(queue.dropped), queue.page(queue.dropped));

@@ -7,13 +7,15 @@
 //! maps it again, with its block, and that is a use the policy sees. So pages get the second chance that a kernel gives by the
 //! hardware's bit for uses, which user space cannot read.
 //!
-//! Threads that share a page table are interrupted when one of them drops a mapping, once for a run of pages. `kernel_maps` says how they
+//! Threads that share a page table are interrupted when one of them drops a mapping, once for a run of pages. Where pages stay where they
+//! lie, whole stretches of them leave instead (`whole`). `kernel_maps` says how else such threads
 //! have the second chance; where the kernel cannot help, they have it for a shorter queue of pages, each of which stays by a touch of its
 //! own. A worker that has no fault for long drops nothing. What it maps waits for a second turn, while pages that nobody else maps leave, and
 //! is then taken from it by interruption.
 //!
 //! Rules: no allocation, no locks the program could hold, no arena access, no printing.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use atoll_pages::Policy;
@@ -49,6 +51,8 @@ pub(crate) struct Leaving {
     pub(super) dropped: usize,
     /// Which threads made room of late.
     pub(super) makers: Makers,
+    /// The rest of the stretch that leaves now, in pages: see `whole`.
+    pub(super) stretch: Range<u32>,
 }
 
 impl Leaving {
@@ -59,7 +63,7 @@ impl Leaving {
 
     /// A queue in `entries`, as many as [`Self::capacity`] says.
     pub(crate) fn new(entries: &'static mut [Entry]) -> Leaving {
-        Leaving { entries, first: 0, len: 0, dropped: 0, makers: Makers::default() }
+        Leaving { entries, first: 0, len: 0, dropped: 0, makers: Makers::default(), stretch: 0..0 }
     }
 
     fn push(&mut self, entry: Entry) {
@@ -144,6 +148,9 @@ impl Pager {
     /// Chooses victims, all of them locked; each was announced a while ago where there is somebody to hear of it.
     pub(super) fn choose(&self, room: &mut Room, x: &Executor, victims: &mut [Victim], target: u32) -> usize {
         let lately = &x.lately;
+        if self.guards_far_pages() {
+            return self.choose_whole(room, lately, victims, target);
+        }
         let depth = self.leaving_depth(room, target);
         if depth == 0 && room.leaving.len == 0 {
             return self.choose_now(room, lately, victims);

@@ -47,6 +47,7 @@ mod sync;
 mod tables;
 pub(crate) mod threads;
 mod unmap;
+mod whole;
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -17,9 +17,6 @@ pub(super) const DROP: c_int = libc::MADV_DONTNEED_LOCKED;
 /// Takes mappings away and puts a guard in their place, at which an access raises SIGSEGV: `MADV_GUARD_INSTALL`.
 pub(super) const GUARD: c_int = 102;
 
-/// Takes guards away: `MADV_GUARD_REMOVE`.
-const UNGUARD: c_int = 103;
-
 /// Stretches of one call at most: as many as the pages of a batch of victims are.
 const MOST: usize = VICTIMS;
 /// The calling process in place of a descriptor of one: `PIDFD_SELF_THREAD_GROUP`, since Linux 6.14.
@@ -28,11 +25,6 @@ const SELF: c_int = -10001;
 /// Drops this process's mappings of pages that lie in the arena's files.
 pub(super) fn unmap_here(at: usize, len: usize) -> Result<(), FaultError> {
     advise(at, len, DROP)
-}
-
-/// Takes the guards in `at..at + len` away, and maps nothing: the kernel maps at a touch what lies there in the arena's files.
-pub(super) fn unguard(at: usize, len: usize) -> Result<(), FaultError> {
-    advise(at, len, UNGUARD)
 }
 
 fn advise(at: usize, len: usize, advice: c_int) -> Result<(), FaultError> {
@@ -66,6 +58,13 @@ impl Stretches {
         if let Some(place) = self.each.get_mut(self.count) {
             *place = Stretch { at, len };
             self.count += 1;
+        }
+    }
+
+    /// Makes the last one end at `end`.
+    pub(super) fn lengthen(&mut self, end: usize) {
+        if let Some(last) = self.count.checked_sub(1).and_then(|last| self.each.get_mut(last)) {
+            last.len = end - last.at;
         }
     }
 

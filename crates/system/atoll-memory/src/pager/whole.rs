@@ -1,0 +1,61 @@
+//! Stretches of neighbouring pages that leave as a whole, one after the other.
+//!
+//! Used by `leaving` in place of a second chance where threads share a page table and far pages stay where they lie behind guards
+//! (`in_place`). A page that leaves costs nothing there but its mapping, and most of that is the interruption of the other threads' CPUs,
+//! one for all that a stretch has. To see which pages are used instead, mappings of single pages have to be dropped and made anew, which
+//! takes more time than the faults that it saves. Of a program that visits memory at random, no page is a better victim than another.
+//!
+//! The policy says where: a stretch is the one around its victim. Pages of the last faults stay.
+//!
+//! Rules: no allocation, no locks the program could hold, no arena access, no printing.
+
+use atoll_pages::{Policy, pacing};
+
+use super::Pager;
+use super::evict::Victim;
+use super::executor::Lately;
+use super::room::Room;
+
+impl Pager {
+    /// Chooses victims, all of them locked, along the stretch that leaves now, and along the next ones. `target`: frames that near memory
+    /// has.
+    pub(super) fn choose_whole(
+        &self,
+        room: &mut Room,
+        lately: &Lately,
+        victims: &mut [Victim],
+        target: u32,
+    ) -> usize {
+        let mut count = 0;
+        while let Some(place) = victims.get_mut(count..=count) {
+            if let Some(page) = room.leaving.stretch.next() {
+                if let Some(victim) = self.take_this(room, lately, page) {
+                    place.fill(victim);
+                    count += 1;
+                }
+                continue;
+            }
+            if self.choose_now(room, lately, place) == 0 {
+                break;
+            }
+            let Some(victim) = place.first() else { break };
+            let stretch = pacing::stretch(victim.page, target, self.places.shift);
+            room.leaving.stretch = stretch.start..stretch.end.min(self.pages.count() as u32);
+            count += 1;
+        }
+        count
+    }
+
+    /// Locks a page that leaves with its stretch, if it is near and may leave.
+    fn take_this(&self, room: &mut Room, lately: &Lately, page: u32) -> Option<Victim> {
+        let frame = self.pages.frame_of(page).filter(|_| !lately.has(page))?;
+        if !room.policy.evict_this(frame) {
+            return None;
+        }
+        let victim = self.pages.lock_victim(page, frame, room.policy.token());
+        if victim.is_none() {
+            room.policy.restore(frame, self.pages.frames.count(frame));
+        }
+        victim
+    }
+}
