@@ -1,6 +1,7 @@
 //! Threads that share a page table: which near pages they used of late, where the kernel itself maps what is near.
 //!
-//! Used by `leaving`, where workers or threads of the program share a page table and near memory is limited. Such a page table is the
+//! Used by `leaving`, where workers or threads of the program share a page table, near memory is limited, and far pages do not stay where
+//! they lie (else `whole` chooses what leaves). Such a page table is the
 //! kernel's to fill where a page's memory is in the arena's file: only missing pages and writes to clean ones are faults of ours, and a
 //! page that comes back costs 1 µs instead of a signal. So it is cheap to ask which pages are used: mappings are dropped by whole
 //! stretches, which interrupts the other threads' CPUs once for many pages (one interruption takes 14 to 17 µs on a virtual machine), and

@@ -5,7 +5,7 @@
 //! one for all that a stretch has. To see which pages are used instead, mappings of single pages have to be dropped and made anew, which
 //! takes more time than the faults that it saves. Of a program that visits memory at random, no page is a better victim than another.
 //!
-//! The policy says where: a stretch is the one around its victim. Pages of the last faults stay.
+//! The policy says where: a stretch is the one around its victim. Pages of the last faults of the worker that makes room stay.
 //!
 //! Rules: no allocation, no locks the program could hold, no arena access, no printing.
 
