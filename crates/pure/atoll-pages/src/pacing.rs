@@ -8,11 +8,11 @@ use core::ops::{Range, RangeInclusive};
 use crate::neighbours::block;
 
 /// Free frames a worker keeps for its next faults at most.
-pub const STORE: usize = 256;
+pub const STORE: usize = 512;
 /// Events a worker logs for the policy at most; a power of two.
-pub const LOG: usize = 1024;
+pub const LOG: usize = 2048;
 /// Victims of one batch at most.
-pub const VICTIMS: usize = 64;
+pub const VICTIMS: usize = 256;
 /// Pages that are mapped together, leave together and are made together, aligned; a power of two.
 pub const BLOCK: u32 = 16;
 /// One in how many times a page that is known to be written is mapped read-only, to notice when that changes.
@@ -35,6 +35,15 @@ pub fn batch(shift: u32, frames: u64, workers: u64) -> usize {
         _ => 1,
     };
     (frames / (8 * workers)).clamp(1, most) as usize
+}
+
+/// Frames one batch takes where stretches leave as a whole (see [`stretch`]): 1 MiB, as a batch costs the other threads' CPUs one interruption
+/// however large it is, or a 32nd of what each of `workers` (at least 1) may have of `frames` if that is less, as its frames are of no use
+/// until they are filled. At least what [`batch`] says.
+pub fn batch_of_stretches(shift: u32, frames: u64, workers: u64) -> usize {
+    let most = ((1 << 20) >> shift).clamp(1, VICTIMS as u64);
+    let share = (frames / (32 * workers)).min(most) as usize;
+    share.max(batch(shift, frames, workers))
 }
 
 /// What a policy that names victims ahead of need knows of them.
@@ -132,6 +141,14 @@ mod tests {
         assert_eq!(stretch(1_000, 32, 12), 1_000..1_004);
         assert_eq!(stretch(1_000, 0, 21), 1_000..1_001);
         assert_eq!(stretch(u32::MAX, 1 << 20, 12).end, u32::MAX);
+    }
+
+    #[test]
+    fn a_batch_of_stretches_is_a_mebibyte_at_most_and_a_small_part_of_near_memory() {
+        let together = |frames, workers| batch_of_stretches(12, frames, workers);
+        assert_eq!((together(1 << 20, 2), together(1 << 14, 2), together(1 << 12, 2)), (256, 256, 64));
+        assert_eq!((together(100, 2), batch(12, 100, 2)), (6, 6));
+        assert_eq!((batch_of_stretches(16, 1 << 14, 2), batch_of_stretches(21, 1 << 14, 2)), (16, 1));
     }
 
     #[test]

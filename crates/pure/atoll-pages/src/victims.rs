@@ -26,7 +26,12 @@ pub trait Near {
 
 /// Takes up to `most` victims of the policy. `with_neighbours`: as far as the policy gives them up, the pages around each victim, in
 /// its block, go with it. Those that must stay go back to the policy, but for those that are set aside. Returns how many were taken.
-pub fn choose(policy: &mut impl Policy, near: &mut impl Near, most: usize, with_neighbours: bool) -> usize {
+pub fn choose<P: Policy>(
+    policy: &mut P,
+    near: &mut impl Near,
+    most: usize,
+    with_neighbours: bool,
+) -> usize {
     let mut count = 0;
     let mut skipped = [0u32; VICTIMS];
     let mut skips = 0;
@@ -43,7 +48,7 @@ pub fn choose(policy: &mut impl Policy, near: &mut impl Near, most: usize, with_
         count += 1;
         if with_neighbours {
             neighbours::walk(page, |neighbour| {
-                let goes = count < most && take_also(policy, near, neighbour);
+                let goes = count < most && take(policy, near, neighbour, P::evict_also);
                 count += usize::from(goes);
                 goes
             });
@@ -56,14 +61,20 @@ pub fn choose(policy: &mut impl Policy, near: &mut impl Near, most: usize, with_
     count
 }
 
-/// Takes a victim's neighbour, if it is near, the policy gives it up, and it may leave.
-fn take_also(policy: &mut impl Policy, near: &mut impl Near, neighbour: u64) -> bool {
-    let Some(frame) = near.frame_of(neighbour) else { return false };
-    if !policy.evict_also(frame) {
+/// Takes `page`, if it is near, the policy gives up its frame, by `gives_up`, and it may leave. A page that must stay goes back to the policy,
+/// unless it is set aside.
+pub fn take<P: Policy>(
+    policy: &mut P,
+    near: &mut impl Near,
+    page: u64,
+    gives_up: impl FnOnce(&mut P, u32) -> bool,
+) -> bool {
+    let Some(frame) = near.frame_of(page) else { return false };
+    if !gives_up(policy, frame) {
         return false;
     }
-    let taken = near.take(neighbour, frame, policy.token());
-    if !taken {
+    let taken = near.take(page, frame, policy.token());
+    if !taken && !near.set_aside(page, frame) {
         policy.restore(frame, near.mappers(frame));
     }
     taken

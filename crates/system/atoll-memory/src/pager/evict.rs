@@ -106,6 +106,7 @@ impl Pager {
                 self.near.full.store(true, Ordering::Relaxed);
             }
             let surplus = self.near.taken.load(Ordering::Relaxed).saturating_sub(target) as usize;
+            let want = if self.guards_far_pages() { want.max(self.batch_of_stretches(target)) } else { want };
             let want = pacing::victims(want, surplus, x.cached);
             room.leaving.makers.note(std::ptr::from_ref(x).addr());
             self.choose(&mut room, x, &mut victims[..want], target)
@@ -126,17 +127,24 @@ impl Pager {
     /// Asks the policy for victims and locks their pages; those in use elsewhere, and those of the last faults, go back.
     pub(super) fn choose_now(&self, room: &mut Room, lately: &Lately, victims: &mut [Victim]) -> usize {
         let most = victims.len();
-        let mut near = Lockable { pages: &self.pages, lately, victims, count: 0 };
+        let mut near = Lockable::new(&self.pages, lately, victims);
         victims::choose(&mut room.policy, &mut near, most, self.places.shift == 12)
     }
 }
 
 /// The resident pages, as victims are chosen among them: each is locked when it is taken.
-struct Lockable<'a> {
+pub(super) struct Lockable<'a> {
     pages: &'a Pages,
     lately: &'a Lately,
     victims: &'a mut [Victim],
     count: usize,
+}
+
+impl<'a> Lockable<'a> {
+    /// None is taken yet; `victims` has room for all that are.
+    pub(super) fn new(pages: &'a Pages, lately: &'a Lately, victims: &'a mut [Victim]) -> Lockable<'a> {
+        Lockable { pages, lately, victims, count: 0 }
+    }
 }
 
 impl Near for Lockable<'_> {

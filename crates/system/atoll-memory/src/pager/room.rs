@@ -209,6 +209,11 @@ impl Pager {
         pacing::batch(self.places.shift, target.into(), self.executors_at_work())
     }
 
+    /// Frames one batch takes where stretches leave as a whole.
+    pub(super) fn batch_of_stretches(&self, target: u32) -> usize {
+        pacing::batch_of_stretches(self.places.shift, target.into(), self.executors_at_work())
+    }
+
     /// Pages that are fetched together at most where room has to be made for them.
     pub(super) fn worth_evicting(&self) -> usize {
         let target = self.frame_target();

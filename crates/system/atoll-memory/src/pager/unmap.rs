@@ -141,7 +141,7 @@ mod tests {
         // SAFETY: the test's mapping.
         let content = [0, 1, 4].map(|page| unsafe { ((at + (page << 12)) as *const u8).read_volatile() });
         assert_eq!(content, [1, 2, 5]);
-        for page in 0..70 {
+        for page in 0..MOST + 6 {
             stretches.push(at + ((page % 16) << 12), 1 << 12);
         }
         assert!(stretches.is_full());

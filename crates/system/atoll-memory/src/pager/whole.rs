@@ -9,10 +9,11 @@
 //!
 //! Rules: no allocation, no locks the program could hold, no arena access, no printing.
 
-use atoll_pages::{Policy, pacing};
+use atoll_pages::victims;
+use atoll_pages::{AnyPolicy, Policy, pacing};
 
 use super::Pager;
-use super::evict::Victim;
+use super::evict::{Lockable, Victim};
 use super::executor::Lately;
 use super::room::Room;
 
@@ -27,35 +28,20 @@ impl Pager {
         target: u32,
     ) -> usize {
         let mut count = 0;
-        while let Some(place) = victims.get_mut(count..=count) {
+        while count < victims.len() {
             if let Some(page) = room.leaving.stretch.next() {
-                if let Some(victim) = self.take_this(room, lately, page) {
-                    place.fill(victim);
-                    count += 1;
-                }
+                let mut near = Lockable::new(&self.pages, lately, &mut victims[count..]);
+                let goes = victims::take(&mut room.policy, &mut near, page.into(), AnyPolicy::evict_this);
+                count += usize::from(goes);
                 continue;
             }
-            if self.choose_now(room, lately, place) == 0 {
+            if self.choose_now(room, lately, &mut victims[count..=count]) == 0 {
                 break;
             }
-            let Some(victim) = place.first() else { break };
-            let stretch = pacing::stretch(victim.page, target, self.places.shift);
+            let stretch = pacing::stretch(victims[count].page, target, self.places.shift);
             room.leaving.stretch = stretch.start..stretch.end.min(self.pages.count() as u32);
             count += 1;
         }
         count
-    }
-
-    /// Locks a page that leaves with its stretch, if it is near and may leave.
-    fn take_this(&self, room: &mut Room, lately: &Lately, page: u32) -> Option<Victim> {
-        let frame = self.pages.frame_of(page).filter(|_| !lately.has(page))?;
-        if !room.policy.evict_this(frame) {
-            return None;
-        }
-        let victim = self.pages.lock_victim(page, frame, room.policy.token());
-        if victim.is_none() {
-            room.policy.restore(frame, self.pages.frames.count(frame));
-        }
-        victim
     }
 }
