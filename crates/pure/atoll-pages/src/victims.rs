@@ -26,12 +26,7 @@ pub trait Near {
 
 /// Takes up to `most` victims of the policy. `with_neighbours`: as far as the policy gives them up, the pages around each victim, in
 /// its block, go with it. Those that must stay go back to the policy, but for those that are set aside. Returns how many were taken.
-pub fn choose<P: Policy>(
-    policy: &mut P,
-    near: &mut impl Near,
-    most: usize,
-    with_neighbours: bool,
-) -> usize {
+pub fn choose<P: Policy>(policy: &mut P, near: &mut impl Near, most: usize, with_neighbours: bool) -> usize {
     let mut count = 0;
     let mut skipped = [0u32; VICTIMS];
     let mut skips = 0;
