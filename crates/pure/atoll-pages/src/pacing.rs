@@ -37,9 +37,9 @@ pub fn batch(shift: u32, frames: u64, workers: u64) -> usize {
     (frames / (8 * workers)).clamp(1, most) as usize
 }
 
-/// Frames one batch takes where stretches leave as a whole (see [`stretch`]): 1 MiB, as a batch costs the other threads' CPUs one interruption
-/// however large it is, or a 32nd of what each of `workers` (at least 1) may have of `frames` if that is less, as its frames are of no use
-/// until they are filled. At least what [`batch`] says.
+/// Frames one batch takes where stretches leave as a whole (see [`stretch`]): 1 MiB, or a 32nd of what each of `workers` (at least 1) may
+/// have of `frames` if that is less, but no fewer than [`batch`] says. A batch interrupts the other threads' CPUs once, however large it is.
+/// Its frames are of no use until they are filled, which is why the batch is a small part of near memory.
 pub fn batch_of_stretches(shift: u32, frames: u64, workers: u64) -> usize {
     let most = ((1 << 20) >> shift).clamp(1, VICTIMS as u64);
     let share = (frames / (32 * workers)).min(most) as usize;

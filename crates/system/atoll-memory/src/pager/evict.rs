@@ -141,7 +141,7 @@ pub(super) struct Lockable<'a> {
 }
 
 impl<'a> Lockable<'a> {
-    /// None is taken yet; `victims` has room for all that are.
+    /// The resident pages with none taken yet. The caller takes no more than `victims` has room for.
     pub(super) fn new(pages: &'a Pages, lately: &'a Lately, victims: &'a mut [Victim]) -> Lockable<'a> {
         Lockable { pages, lately, victims, count: 0 }
     }

@@ -209,7 +209,8 @@ impl Pager {
         pacing::batch(self.places.shift, target.into(), self.executors_at_work())
     }
 
-    /// Frames one batch takes where stretches leave as a whole.
+    /// Frames one batch takes where stretches leave as a whole: 1 MiB, or a 32nd of what each worker, and each thread of the program, may have
+    /// if that is less.
     pub(super) fn batch_of_stretches(&self, target: u32) -> usize {
         pacing::batch_of_stretches(self.places.shift, target.into(), self.executors_at_work())
     }

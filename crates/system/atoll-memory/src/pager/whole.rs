@@ -9,8 +9,7 @@
 //!
 //! Rules: no allocation, no locks the program could hold, no arena access, no printing.
 
-use atoll_pages::victims;
-use atoll_pages::{AnyPolicy, Policy, pacing};
+use atoll_pages::{AnyPolicy, Policy, pacing, victims};
 
 use super::Pager;
 use super::evict::{Lockable, Victim};
@@ -30,6 +29,10 @@ impl Pager {
         let mut count = 0;
         while count < victims.len() {
             if let Some(page) = room.leaving.stretch.next() {
+                // The policy keeps what it knows of a page that is not asked for.
+                if lately.has(page) {
+                    continue;
+                }
                 let mut near = Lockable::new(&self.pages, lately, &mut victims[count..]);
                 let goes = victims::take(&mut room.policy, &mut near, page.into(), AnyPolicy::evict_this);
                 count += usize::from(goes);
