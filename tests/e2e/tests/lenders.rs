@@ -155,6 +155,18 @@ impl Hosts {
     }
 
     /// What `atoll lenders` says of the only lender.
+    /// A command in the place of ssh: it goes to the second host's namespace, and has a shell there run the command.
+    fn rsh(&self) -> PathBuf {
+        let rsh = self.folder.path().join("rsh");
+        let script = format!(
+            "#!/bin/sh\nshift\nexec nsenter --net --uts --target {} sh -c \"$*\"\n",
+            self.holders[1].pid()
+        );
+        fs::write(&rsh, script).expect("written");
+        fs::set_permissions(&rsh, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("executable");
+        rsh
+    }
+
     fn lenders(&self) -> Vec<Value> {
         let output = self.on(0, atoll()).args(["lenders", "--json"]).output().expect("atoll");
         serde_json::from_slice(&output.stdout).expect("a list")
@@ -396,14 +408,7 @@ fn a_run_that_waits_for_a_stopped_lender_ends_by_a_signal() {
 #[test]
 fn lenders_are_started_for_a_run_and_end_with_it() {
     let Some(hosts) = Hosts::new() else { skip!("there are no namespaces") };
-    // In the place of ssh: the host's namespace, and the command by a shell.
-    let rsh = hosts.folder.path().join("rsh");
-    let script = format!(
-        "#!/bin/sh\nshift\nexec nsenter --net --uts --target {} sh -c \"$*\"\n",
-        hosts.holders[1].pid()
-    );
-    fs::write(&rsh, script).expect("written");
-    fs::set_permissions(&rsh, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("executable");
+    let rsh = hosts.rsh();
     let run = |options: &str| {
         let mut command = hosts.on(0, atoll());
         command.args(["run", "--near", "6M"]).args(options.split_whitespace());
@@ -424,13 +429,58 @@ fn lenders_are_started_for_a_run_and_end_with_it() {
     let output = run("--hosts-far localhost,host1 --far-copies 2 --summary json").output().expect("atoll");
     verified(&output);
     let nobody = || {
-        let output = Command::new("pgrep").args(["-f", "lend --for-run"]).output().expect("pgrep");
+        let output =
+            Command::new("pgrep").args(["-f", "lend --for-run|lend-worker"]).output().expect("pgrep");
         output.stdout.is_empty()
     };
     wait_until("lenders outlive their run", nobody);
     let output = run("--hosts-far host1 --remote /nowhere/atoll").output().expect("atoll");
     assert_eq!(output.status.code(), Some(70), "{}", text(&output.stderr));
     assert!(text(&output.stderr).contains("no lender was started"), "{}", text(&output.stderr));
+}
+
+/// As the kernel does where a lender's host runs out of memory.
+#[test]
+fn a_lender_of_a_run_was_gone_for_good_once_it_was_killed() {
+    let Some(hosts) = Hosts::new() else { skip!("there are no namespaces") };
+    let mut command = hosts.on(0, atoll());
+    command.args(["run", "--near", "14M", "--hosts-far", "localhost,host1", "--far-copies", "2"]);
+    command.args(["--workers", "2", "--summary", "json", "--rsh"]).arg(hosts.rsh()).arg("--");
+    command.arg(built("cg")).arg("A").stdin(Stdio::null());
+    let run = Held(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("atoll"));
+    let live = || {
+        let live = hosts.on(0, atoll()).args(["top", "--json"]).output().expect("atoll");
+        let runs: Vec<Value> = serde_json::from_slice(&live.stdout).unwrap_or_default();
+        let programs = run.children();
+        let ours = runs.into_iter().find(|one| programs.iter().any(|pid| one["pid"] == *pid))?;
+        ours["lenders"].as_array().cloned()
+    };
+    let stores = |index: usize| {
+        live().is_some_and(|lenders| {
+            lenders.get(index).is_some_and(|lender| lender["pages_out"].as_u64() > Some(0))
+        })
+    };
+    wait_until("the run stores nothing", || stores(0) && stores(1));
+    let network = |process: &str| fs::read_link(format!("/proc/{process}/ns/net")).ok();
+    let host1 = network(&hosts.holders[1].pid().to_string());
+    let output = Command::new("pgrep").args(["-f", "lend-worker"]).output().expect("pgrep");
+    let lenders = text(&output.stdout);
+    let lender = lenders.split_whitespace().find(|process| network(process) == host1).expect("a lender");
+    assert!(Command::new("kill").args(["-KILL", lender]).status().expect("kill").success());
+    wait_until("the run stores nothing with the lender that was started anew", || stores(2));
+    let mut run = run;
+    let mut out = String::new();
+    let _ = run.0.stdout.take().expect("a pipe").read_to_string(&mut out);
+    let (status, errors, _) = end(run);
+    assert_eq!(status, Some(0), "{errors}");
+    assert!(out.contains("Verification: successful"), "{out}");
+    for sentence in [
+        "the lender host1 was ended by signal 9, and is started anew",
+        "the lender host1 is lost",
+        "the lender host1 is there again, and is used",
+    ] {
+        assert!(errors.contains(sentence), "{errors}");
+    }
 }
 
 #[test]

@@ -144,6 +144,9 @@ pub(crate) enum Command {
     /// Start the lenders of a run on other hosts; a run with --hosts-far starts this command
     #[command(hide = true)]
     StartLenders(StartLendersArgs),
+    /// Lend to one run; the lender of a run on a host starts this command, and again when it is killed
+    #[command(hide = true)]
+    LendWorker,
     /// Start a node on this host; a run on several hosts starts this command on each of them
     #[command(hide = true)]
     Agent,

@@ -99,7 +99,11 @@ fn main() -> ExitCode {
 /// Whether the command runs a program. Such commands outlive their readers, as the program may.
 fn runs_a_program(command: &Command) -> bool {
     match command {
-        Command::Run(_) | Command::Agent | Command::Lend(_) | Command::StartLenders(_) => true,
+        Command::Run(_)
+        | Command::Agent
+        | Command::Lend(_)
+        | Command::StartLenders(_)
+        | Command::LendWorker => true,
         #[cfg(feature = "tools")]
         Command::Sweep(_) | Command::Trace(_) | Command::Profile(_) => true,
         _ => false,
@@ -139,6 +143,7 @@ fn command() -> ExitCode {
         Command::Bench(what) => bench::bench(&what),
         Command::Lend(args) => lend::lend(&args),
         Command::StartLenders(args) => lend::start_all(&args),
+        Command::LendWorker => lend::work(),
         Command::Lenders { json } => lend::list(json),
         Command::Agent => run::hosts::agent(),
         Command::Doctor { json } => doctor::doctor(json),

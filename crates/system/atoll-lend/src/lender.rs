@@ -41,6 +41,8 @@ pub struct Terms {
     pub free_bytes: Option<u64>,
     /// A run that is to give memory back, and has given nothing back for so long, loses all that it has.
     pub patience: Duration,
+    /// The number by which borrowers know that it is the lender they look for; see [`Card::identity`]. `None`: a new one.
+    pub identity: Option<u64>,
 }
 
 impl Terms {
@@ -49,7 +51,14 @@ impl Terms {
 
     /// A lender with this name of so many bytes, for those who know the key.
     pub fn new(name: &str, bytes: u64, key: [u8; 32]) -> Terms {
-        Terms { name: name.to_owned(), bytes, key, free_bytes: None, patience: Self::PATIENCE }
+        Terms {
+            name: name.to_owned(),
+            bytes,
+            key,
+            free_bytes: None,
+            patience: Self::PATIENCE,
+            identity: None,
+        }
     }
 }
 
@@ -94,6 +103,15 @@ impl Lender {
     /// # Errors
     /// See [`LendError`].
     pub fn start(terms: Terms, address: SocketAddr) -> Result<Lender, LendError> {
+        let listener = TcpListener::bind(address).map_err(|error| LendError::Listen(address, error))?;
+        Lender::start_at(terms, listener)
+    }
+
+    /// Begins to lend to those who connect to `listener`.
+    ///
+    /// # Errors
+    /// See [`LendError`].
+    pub fn start_at(terms: Terms, listener: TcpListener) -> Result<Lender, LendError> {
         if terms.bytes < PIECES[0] {
             return Err(LendError::TooLittle(terms.bytes));
         }
@@ -102,11 +120,12 @@ impl Lender {
         let os = |what| move |error| LendError::Os(what, error);
         let holdings = Holdings::new(piece_bytes, &terms).map_err(os("getrandom"))?;
         let holdings = Arc::new(holdings);
-        let listen = |error| LendError::Listen(address, error);
-        let listener = TcpListener::bind(address).map_err(listen)?;
-        let bound = listener.local_addr().map_err(listen)?;
+        let bound = listener.local_addr().map_err(os("getsockname"))?;
         let ends = Arc::new(AtomicBool::new(false));
-        let identity = u64::from_le_bytes(random::bytes().map_err(os("getrandom"))?);
+        let identity = match terms.identity {
+            Some(identity) => identity,
+            None => u64::from_le_bytes(random::bytes().map_err(os("getrandom"))?),
+        };
         let names = Names::new();
         let service = Arc::new(Service { terms, holdings: Arc::clone(&holdings), names, identity });
         let (shared, flag) = (Arc::clone(&service), Arc::clone(&ends));

@@ -11,14 +11,15 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::mpsc::channel;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use atoll_lend::{Card, Lender, Secret, Terms};
+use atoll_lend::{Card, Secret};
 use atoll_memory::control::EXIT_SETUP;
 use atoll_transport::start::{self, Launch, LaunchError, Rsh, Start};
 use serde::{Deserialize, Serialize};
 
-use super::{Ends, Error, PERIOD, card};
+use super::worker::Watched;
+use super::{Ends, Error};
 use crate::cli::{LendArgs, RunArgs, StartLendersArgs};
 use crate::machine;
 
@@ -49,21 +50,12 @@ pub(super) fn lend_to_job(
 ) -> Result<(), Error> {
     let key = Secret::of(*start.secret().bytes()).key();
     let host = machine::host();
-    let terms = Terms::new(&host, most, key);
     let listen = listen.unwrap_or(SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0));
-    let lender = Lender::start(terms, listen)?;
-    let mine = card(host, &lender);
+    let lender = Watched::start(&host, most, key, listen)?;
+    let mine = lender.card(host)?;
     // All parts of a card have an encoding.
     start.exchange(&serde_json::to_vec(&mine).unwrap_or_default(), Some(TIMEOUT))?;
-    let began = Instant::now();
-    while !signals.came_within(PERIOD) {
-        match lender.sessions() {
-            (0, 0) if began.elapsed() > TIMEOUT => break,
-            (0, 1..) => break,
-            _ => {}
-        }
-    }
-    Ok(())
+    lender.watch(signals)
 }
 
 /// Lenders that were started for a run. They end when their sessions have ended.

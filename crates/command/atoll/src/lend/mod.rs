@@ -5,6 +5,7 @@
 mod for_run;
 mod list;
 mod of_job;
+mod worker;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
@@ -17,6 +18,7 @@ use atoll_memory::far::hosts::wire::Status;
 pub(crate) use self::for_run::{ForRun, start_all};
 pub(crate) use self::list::list;
 pub(crate) use self::of_job::{JobError, is_of_job, lend as lend_to_job};
+pub(crate) use self::worker::work;
 use crate::cli::LendArgs;
 use crate::machine;
 use crate::run::network;
@@ -44,6 +46,20 @@ enum Error {
     TooLittle(String, String),
     #[error("this lender cannot reach the run that started it: {0}")]
     Start(#[from] atoll_transport::start::StartError),
+    #[error("a lender in a process of its own: {0}")]
+    Sockets(#[from] atoll_channel::host::DirectoryError),
+    #[error("a lender in a process of its own: {0}")]
+    Service(#[from] atoll_channel::spawn::StartError),
+    #[error("a lender in a process of its own: {0}")]
+    Spawn(#[from] atoll_channel::spawn::ClientError),
+    #[error("this command is for the processes that lend to a run: {0}")]
+    Parent(#[from] atoll_channel::spawn::ParentError),
+    #[error("the process that started this lender is another version of atoll")]
+    Letter,
+    #[error("the lender {0} was ended by {1}")]
+    Ended(String, atoll_channel::spawn::Exit),
+    #[error("where atoll is: {0}")]
+    Own(std::io::Error),
 }
 
 /// Lends until a signal comes.

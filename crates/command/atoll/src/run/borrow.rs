@@ -68,6 +68,8 @@ struct Watching {
     control: &'static control::Control,
     /// Those that may come back.
     cards: Vec<Card>,
+    /// The key of those that were started for this run: they come back where they were.
+    key_of_run: Option<[u8; 32]>,
     borrower: String,
 }
 
@@ -79,10 +81,15 @@ impl Watch for Watching {
     fn find(&self, settings: &LenderSettings) -> Option<(Control, LenderSettings, Duration)> {
         let label = settings.label;
         let before = self.cards.iter().find(|card| Label::new(&card.label()) == label)?;
-        let directory = Directory::open().ok()?;
-        // One that was started anew has the same name, and may be on another host.
-        let card = directory.cards().ok()?.into_iter().find(|card| card.name == before.name)?;
-        let found = open(&card, &directory.secret().ok()?.key(), &self.borrower).ok()?;
+        let found = match &self.key_of_run {
+            Some(key) => open(before, key, &self.borrower).ok()?,
+            None => {
+                let directory = Directory::open().ok()?;
+                // One that was started anew has the same name, and may be on another host.
+                let card = directory.cards().ok()?.into_iter().find(|card| card.name == before.name)?;
+                open(&card, &directory.secret().ok()?.key(), &self.borrower).ok()?
+            }
+        };
         Some((found.control, found.settings, found.trip))
     }
 
@@ -210,9 +217,8 @@ impl Borrowed {
             controls.push(found.control);
             cards.push(found.card);
         }
-        // Those that were started for this run end with their session.
-        let cards = if self.of_run.is_none() { cards } else { Vec::new() };
-        let watch = Watching { control, cards, borrower: self.borrower };
+        let key_of_run = self.of_run.as_ref().map(|of_run| of_run.key);
+        let watch = Watching { control, cards, key_of_run, borrower: self.borrower };
         Ok(Keeper::start(control.lenders(), controls, watch)?)
     }
 }

@@ -97,7 +97,7 @@ pub struct Card {
     pub host: String,
     /// Its process there.
     pub process: u32,
-    /// A random number that no other lender has, nor this one when it is started anew.
+    /// A random number that no other lender has, nor this one when it is started anew; but a lender for one run keeps it.
     pub identity: u64,
     /// Where it listens; the first that answers is used.
     pub addresses: Vec<SocketAddr>,
