@@ -659,6 +659,38 @@ fn a_lender_that_is_to_lend_less_has_the_rest_back_while_the_run_goes_on() {
     assert!(text(&small.stderr).contains("cannot lend 1M"), "{}", text(&small.stderr));
 }
 
+/// As a batch system does that suspends a job.
+#[test]
+fn a_run_that_was_stopped_while_its_lender_needed_memory_lost_its_pages() {
+    let Some(hosts) = Hosts::new() else { skip!("there are no namespaces") };
+    let mut command = hosts.on(1, atoll());
+    command.args(["lend", "512M", "--name", "rack1", "--within", "1"]).stderr(Stdio::null());
+    let _lender = Held(command.spawn().expect("atoll"));
+    wait_until("nobody lends", || !hosts.lenders().is_empty());
+    let mut run = start_with_summary(&hosts, "--workers 2");
+    let processes: Vec<i32> = run.children().into_iter().chain([run.pid()]).collect();
+    let signal = |signal: i32| {
+        for process in &processes {
+            // SAFETY: no pointers; the processes are this test's.
+            assert_eq!(unsafe { libc::kill(*process, signal) }, 0);
+        }
+    };
+    signal(libc::SIGSTOP);
+    let resize = hosts.on(1, atoll()).args(["lend", "4M", "--name", "rack1", "--resize"]).output();
+    assert!(resize.expect("atoll").status.success());
+    let filed = || {
+        let borrowers = hosts.lenders()[0]["borrowers"].clone();
+        borrowers[0]["filed_bytes"].as_u64() > Some(0) && borrowers[0]["wanted_bytes"] == 0
+    };
+    wait_until("nothing moves to files", filed);
+    signal(libc::SIGCONT);
+    let mut out = String::new();
+    let _ = run.0.stdout.take().expect("a pipe").read_to_string(&mut out);
+    let (status, errors, _) = end(run);
+    assert_eq!(status, Some(0), "{errors}");
+    assert!(out.contains("Verification: successful"), "{out} {errors}");
+}
+
 #[test]
 fn a_lender_ends_at_once_at_the_second_signal() {
     let Some(hosts) = Hosts::new() else { skip!("there are no namespaces") };

@@ -383,7 +383,8 @@ pub(crate) struct LendArgs {
     #[arg(long, value_name = "SIZE")]
     pub(crate) keep_free: Option<Size>,
 
-    /// The seconds that a run which is to give memory back may take for each piece of it; then all that it has is taken
+    /// The seconds that a run which is to give memory back may take for each piece of it; then what it is to give back moves to a file in
+    /// $TMPDIR or /var/tmp, or all that it has is taken where neither is on a disk, and when this lender ends
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=86400))]
     pub(crate) within: u64,
 

@@ -68,6 +68,8 @@ pub struct Loan {
     pub borrower: String,
     /// Bytes that it has.
     pub bytes: u64,
+    /// Bytes of these that lie in files of the lender's host, as the run did not give them back in time.
+    pub filed_bytes: u64,
     /// Bytes of these that the lender wants back.
     pub wanted_bytes: u64,
 }

@@ -5,14 +5,15 @@
 //! of an ended session writes to what another has.
 //!
 //! A lender wants memory back when it is to lend less, when it is to end, and when its host is short of memory. It asks those who
-//! have most, which give pieces back when they have moved their pages. Who has given nothing back for a while loses all.
+//! have most, which give pieces back when they have moved their pages. Of who has given nothing back for a while, `filing` moves pieces to
+//! files; where that cannot be, or the lender ends, it loses all.
 //!
 //! Source: the barrelfish paper, section 3.2.
 
 use std::collections::{BinaryHeap, HashMap};
 use std::net::{Shutdown, TcpStream};
-use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::Release};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use atoll_channel::Node;
@@ -24,21 +25,36 @@ use atoll_memory::far::pressure::{MachineMemory, machine_memory};
 use atoll_transport::random;
 
 use crate::control::Loan;
+use crate::filing::Filing;
 use crate::lender::Terms;
 
 /// The lender itself as a holder.
-const THIS: Holder = Holder { node: Node(0), process: 0 };
+pub(crate) const THIS: Holder = Holder { node: Node(0), process: 0 };
 /// Of the machine's memory, the part in this many that stays free unless told otherwise: a lender that took the last would slow its
 /// own host.
 const SPARE_PART: u64 = 20;
+/// A session whose pieces could not move to files within so many times the patience, as it is stopped in the midst of a request, loses all.
+const HOPELESS: u32 = 4;
+
+/// A piece of memory that is lent.
+pub(crate) struct Piece {
+    /// The lender's own capability to it.
+    pub(crate) own: Handle,
+    /// Whether it lies in a file.
+    pub(crate) is_filed: bool,
+}
 
 /// A session: what one run has.
-struct Session {
+pub(crate) struct Session {
     key: [u8; 32],
     /// Who the borrower says that it is.
     borrower: String,
-    /// The lender's own capabilities to its pieces, by the place in the table of the one that was lent.
-    pieces: HashMap<u32, Handle>,
+    /// Its pieces, by the place in the table of the capability that was lent.
+    pub(crate) pieces: HashMap<u32, Piece>,
+    /// Requests that use pieces now.
+    pub(crate) uses: Arc<AtomicUsize>,
+    /// Whether a piece moves to a file: no request begins meanwhile.
+    pub(crate) is_moving: bool,
     /// Its connections, by number, to end them with it.
     connections: HashMap<u64, Arc<TcpStream>>,
     /// Since when pieces are wanted of it and none came back, and how many it had then.
@@ -47,17 +63,36 @@ struct Session {
     knows_end: bool,
 }
 
-struct State {
-    owner: Owner,
-    sessions: HashMap<u64, Session>,
+impl Session {
+    /// Pieces that lie in files.
+    fn filed(&self) -> usize {
+        self.pieces.values().filter(|piece| piece.is_filed).count()
+    }
+}
+
+/// A request that uses pieces, until this is dropped.
+pub(crate) struct Use(Arc<AtomicUsize>);
+
+impl Drop for Use {
+    fn drop(&mut self) {
+        // Release: pairs with the Acquire of who moves a piece, and reads what the request wrote.
+        self.0.fetch_sub(1, Release);
+    }
+}
+
+pub(crate) struct State {
+    pub(crate) owner: Owner,
+    pub(crate) sessions: HashMap<u64, Session>,
     /// Pieces that are lent, or about to be.
     lent: u64,
+    /// Those of them that lie in files.
+    pub(crate) filed: u64,
     /// The number of the next connection.
     next: u64,
     /// Sessions that ever began.
     begun: u64,
     /// Whether the lender ends, and wants everything back.
-    closed: bool,
+    pub(crate) closed: bool,
     /// Pieces that it lends at most.
     most: u64,
     /// Pieces that may stay lent while the host is short of memory.
@@ -72,12 +107,23 @@ impl State {
         if self.closed { 0 } else { self.most.min(self.pressed.unwrap_or(u64::MAX)) }
     }
 
-    /// How many pieces each session may keep that is to give some back: those that have most give first.
-    fn kept(&self) -> HashMap<u64, usize> {
-        let mut over = self.lent.saturating_sub(self.goal());
+    /// Pieces of a session that the lender may want back: a lender that goes on needs none back that lies in a file.
+    pub(crate) fn held(&self, session: &Session) -> usize {
+        session.pieces.len() - if self.closed { 0 } else { session.filed() }
+    }
+
+    /// Pieces in memory that are lent, or about to be.
+    fn in_memory(&self) -> u64 {
+        self.lent - self.filed
+    }
+
+    /// How many of the pieces that may be wanted back each session may keep that is to give some back: those that have most give first.
+    pub(crate) fn kept(&self) -> HashMap<u64, usize> {
+        let held = if self.closed { self.lent } else { self.in_memory() };
+        let mut over = held.saturating_sub(self.goal());
         let mut kept = HashMap::new();
         if over > 0 {
-            let all = self.sessions.iter().map(|(number, session)| (session.pieces.len(), *number));
+            let all = self.sessions.iter().map(|(number, session)| (self.held(session), *number));
             let mut most: BinaryHeap<(usize, u64)> = all.collect();
             while over > 0
                 && let Some((pieces, number)) = most.pop()
@@ -95,6 +141,8 @@ impl State {
 /// All of it.
 pub(crate) struct Holdings {
     state: Mutex<State>,
+    /// A piece has moved.
+    pub(crate) moved: Condvar,
     pub(crate) piece_bytes: u64,
     /// Bytes of the host's memory that stay free; `None`: a part of it.
     free_bytes: Option<u64>,
@@ -141,6 +189,7 @@ impl Holdings {
             owner: Owner::new(THIS, Limits::default())?,
             sessions: HashMap::new(),
             lent: 0,
+            filed: 0,
             next: 0,
             begun: 0,
             closed: false,
@@ -150,6 +199,7 @@ impl Holdings {
         };
         Ok(Holdings {
             state: Mutex::new(state),
+            moved: Condvar::new(),
             piece_bytes,
             free_bytes: terms.free_bytes,
             patience: terms.patience,
@@ -157,7 +207,7 @@ impl Holdings {
         })
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         // A thread that panicked left no half of a change: each is one call of the table.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -178,6 +228,8 @@ impl Holdings {
             key,
             borrower: String::new(),
             pieces: HashMap::new(),
+            uses: Arc::default(),
+            is_moving: false,
             connections: HashMap::new(),
             asked: None,
             knows_end: false,
@@ -225,17 +277,20 @@ impl Holdings {
     pub(crate) fn end(&self, session: u64) {
         let mut state = self.state();
         let Some(ended) = state.sessions.remove(&session) else { return };
-        state.lent -= ended.pieces.len() as u64;
+        state.lent -= pieces_of(&ended);
+        state.filed -= ended.filed() as u64;
         for connection in ended.connections.values() {
             let _ = connection.shutdown(Shutdown::Both);
         }
         let mut gone = Vec::new();
-        for own in ended.pieces.into_values() {
-            gone.extend(state.owner.delete(THIS, own).unwrap_or_default());
+        for piece in ended.pieces.into_values() {
+            gone.extend(state.owner.delete(THIS, piece.own).unwrap_or_default());
         }
         // Memory is given back outside of the lock.
         drop(state);
         drop(gone);
+        // A request that waits for a piece to have moved is refused.
+        self.moved.notify_all();
     }
 
     /// Ends all sessions.
@@ -282,7 +337,7 @@ impl Holdings {
     pub(crate) fn free_bytes(&self) -> u64 {
         let left = {
             let state = self.state();
-            state.goal().saturating_sub(state.lent) * self.piece_bytes
+            state.goal().saturating_sub(state.in_memory()) * self.piece_bytes
         };
         let spare = |memory: MachineMemory| memory.available.saturating_sub(self.to_stay_free(memory));
         let spare = machine_memory().map_or(left, spare);
@@ -292,39 +347,57 @@ impl Holdings {
     /// What is wanted of a session, which hears of it now.
     pub(crate) fn wish(&self, session: u64) -> Wish {
         let mut state = self.state();
-        let (keep, leaves) = (state.kept().get(&session).copied(), state.closed);
+        let (kept, leaves) = (state.kept().get(&session).copied(), state.closed);
+        // The run counts all that it has.
+        let others = state.sessions.get(&session).map_or(0, |it| it.pieces.len() - state.held(it));
         if let Some(session) = state.sessions.get_mut(&session) {
             session.knows_end = leaves;
         }
-        Wish { keep_bytes: keep.map(|pieces| pieces as u64 * self.piece_bytes), leaves }
+        Wish { keep_bytes: kept.map(|pieces| (pieces + others) as u64 * self.piece_bytes), leaves }
     }
 
-    /// Looks whether the host is short of memory, and takes everything from sessions that have given nothing back for too long.
-    pub(crate) fn look_after(&self) {
+    /// Looks whether the host is short of memory, and whether sessions have given nothing back for too long: pieces of theirs move to files,
+    /// or are taken from them.
+    pub(crate) fn look_after(&self, filing: &mut Option<Filing>) {
         let short = machine_memory().map_or(0, |memory| {
             self.to_stay_free(memory).saturating_sub(memory.available).div_ceil(self.piece_bytes)
         });
         let mut late = Vec::new();
         {
             let mut state = self.state();
-            state.pressed = (short > 0).then(|| state.lent.saturating_sub(short));
+            state.pressed = (short > 0).then(|| state.in_memory().saturating_sub(short));
             let kept = state.kept();
+            let held: HashMap<u64, usize> =
+                state.sessions.iter().map(|(number, session)| (*number, state.held(session))).collect();
             for (number, session) in &mut state.sessions {
-                let has = session.pieces.len();
+                let has = held[number];
                 match session.asked {
                     _ if !kept.contains_key(number) => session.asked = None,
                     Some((since, had)) if has >= had => {
-                        if since.elapsed() > self.patience {
-                            late.push(*number);
+                        let waited = since.elapsed();
+                        if waited > self.patience {
+                            late.push((*number, waited > self.patience * HOPELESS));
                         }
                     }
                     _ => session.asked = Some((Instant::now(), has)),
                 }
             }
-            let taken: u64 = late.iter().filter_map(|number| state.sessions.get(number)).map(pieces_of).sum();
+        }
+        for (session, is_hopeless) in late {
+            if is_hopeless || !self.file_away(session, filing) {
+                self.take_all(session);
+            }
+        }
+    }
+
+    /// Takes everything from a session.
+    fn take_all(&self, session: u64) {
+        {
+            let mut state = self.state();
+            let taken = state.sessions.get(&session).map_or(0, pieces_of);
             state.taken_bytes += taken * self.piece_bytes;
         }
-        late.into_iter().for_each(|session| self.end(session));
+        self.end(session);
     }
 
     /// Lends one more piece to a session.
@@ -335,7 +408,7 @@ impl Holdings {
         {
             let mut state = self.state();
             // Another borrower may have taken the last one meanwhile.
-            if state.lent >= state.goal() {
+            if state.in_memory() >= state.goal() {
                 return Err(Status::Full);
             }
             state.lent += 1;
@@ -357,7 +430,7 @@ impl Holdings {
                 }
             };
             if let Some(session) = state.sessions.get_mut(&session) {
-                session.pieces.insert(lent.slot, own);
+                session.pieces.insert(lent.slot, Piece { own, is_filed: false });
             }
             Ok(lent)
         });
@@ -372,32 +445,37 @@ impl Holdings {
         let mut state = self.state();
         // Who does not hold it may not give it back.
         state.owner.view(holder(session), claimed(handle)).map_err(status)?;
-        let own = state.sessions.get_mut(&session).and_then(|session| session.pieces.remove(&handle.slot));
-        let own = own.ok_or(Status::Revoked)?;
+        let piece = state.sessions.get_mut(&session).and_then(|session| session.pieces.remove(&handle.slot));
+        let piece = piece.ok_or(Status::Revoked)?;
         state.lent -= 1;
-        let gone = state.owner.delete(THIS, own).map_err(status)?;
+        state.filed -= u64::from(piece.is_filed);
+        let gone = state.owner.delete(THIS, piece.own).map_err(status)?;
         drop(state);
         drop(gone);
         Ok(())
     }
 
     /// The memory of a request's entries, if the session may use all of it: to read, or to write. It stays until the request has
-    /// ended, whatever becomes of the session.
+    /// ended, whatever becomes of the session, and does not move as long as the result is there. Waits while a piece of the session moves.
     pub(crate) fn check(
         &self,
         session: u64,
         entries: &[wire::Entry],
         write: bool,
         into: &mut Vec<Direct>,
-    ) -> Result<(), Status> {
-        let state = self.state();
+    ) -> Result<Use, Status> {
+        let moves = |state: &mut State| state.sessions.get(&session).is_some_and(|it| it.is_moving);
+        let state = self.moved.wait_while(self.state(), moves).unwrap_or_else(PoisonError::into_inner);
         let rights = if write { Rights::COPY_TO } else { Rights::COPY_FROM };
         for entry in entries {
             let part = Span { offset: entry.offset, length: entry.length };
             let direct = state.owner.local(holder(session), claimed(entry.handle), part, rights);
             into.push(direct.map_err(status)?);
         }
-        Ok(())
+        let uses = Arc::clone(&state.sessions.get(&session).ok_or(Status::NoSession)?.uses);
+        // Counted under the lock, under which who moves a piece looks.
+        uses.fetch_add(1, Relaxed);
+        Ok(Use(uses))
     }
 
     /// Who has how much.
@@ -405,14 +483,20 @@ impl Holdings {
         let state = self.state();
         let kept = state.kept();
         let of = |(number, session): (&u64, &Session)| {
-            let wanted = kept.get(number).map_or(0, |kept| session.pieces.len() - kept);
+            let wanted = kept.get(number).map_or(0, |kept| state.held(session) - kept);
             Loan {
                 borrower: session.borrower.clone(),
                 bytes: pieces_of(session) * self.piece_bytes,
+                filed_bytes: session.filed() as u64 * self.piece_bytes,
                 wanted_bytes: wanted as u64 * self.piece_bytes,
             }
         };
         state.sessions.iter().map(of).filter(|loan| !loan.borrower.is_empty()).collect()
+    }
+
+    /// Bytes of what is lent that lie in files.
+    pub(crate) fn filed_bytes(&self) -> u64 {
+        self.state().filed * self.piece_bytes
     }
 
     /// Bytes that are lent.

@@ -4,6 +4,7 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{
     AtomicBool, AtomicUsize, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
@@ -14,6 +15,7 @@ use std::time::Duration;
 use atoll_transport::random;
 
 use crate::directory::Card;
+use crate::filing::Filing;
 use crate::holdings::Holdings;
 use crate::names::Names;
 use crate::serve;
@@ -39,8 +41,10 @@ pub struct Terms {
     /// Bytes of the host's memory that stay free: nothing is lent of them, and some is wanted back when there is less. `None`: a
     /// twentieth of the host's memory.
     pub free_bytes: Option<u64>,
-    /// A run that is to give memory back, and has given nothing back for so long, loses all that it has.
+    /// How long a run that is to give memory back may give nothing back. Then what it is to give back moves to `files`.
     pub patience: Duration,
+    /// The folder on a disk for that. `None`: there is none, and the run loses all that it has. It does so, too, when the lender ends.
+    pub files: Option<PathBuf>,
     /// The number by which borrowers know that it is the lender they look for; see [`Card::identity`]. `None`: a new one.
     pub identity: Option<u64>,
 }
@@ -57,6 +61,7 @@ impl Terms {
             key,
             free_bytes: None,
             patience: Self::PATIENCE,
+            files: None,
             identity: None,
         }
     }
@@ -135,9 +140,11 @@ impl Lender {
         let mut lender =
             Lender { service, holdings, address: bound, ends, thread: Some(thread), looks: None };
         let (shared, flag) = (Arc::clone(&lender.holdings), Arc::clone(&lender.ends));
+        let folder = lender.service.terms.files.clone();
         let look = move || {
+            let mut filing = folder.map(Filing::new);
             while !flag.load(Acquire) {
-                shared.look_after();
+                shared.look_after(&mut filing);
                 std::thread::park_timeout(LOOK);
             }
         };
@@ -176,6 +183,11 @@ impl Lender {
     /// Lends at most so many bytes from now on, and has runs give back what they have above that; `false` where that is too little.
     pub fn resize(&self, bytes: u64) -> bool {
         self.holdings.resize(bytes)
+    }
+
+    /// Bytes of what is lent that lie in files.
+    pub fn filed_bytes(&self) -> u64 {
+        self.holdings.filed_bytes()
     }
 
     /// Bytes that were taken from runs which did not give them back in time.

@@ -10,6 +10,7 @@
 
 mod control;
 mod directory;
+mod filing;
 mod holdings;
 mod keeper;
 mod lender;

@@ -162,9 +162,11 @@ impl Served<'_> {
     ) -> io::Result<Option<Answer>> {
         line::skip(&mut &*self.stream, request.bytes)?;
         let Some(bytes) = total(entries) else { return Ok(refuse(Status::Range)) };
-        if let Err(status) = self.service.holdings.check(self.session, entries, false, memory) {
-            return Ok(refuse(status));
-        }
+        // Until the answer is sent.
+        let _use = match self.service.holdings.check(self.session, entries, false, memory) {
+            Ok(until) => until,
+            Err(status) => return Ok(refuse(status)),
+        };
         let head = Reply { status: Status::Done, sequence: request.sequence, bytes, detail: 0 }.encode();
         let mut parts = Vec::with_capacity(memory.len() + 1);
         parts.push(IoSlice::new(&head));
@@ -189,10 +191,14 @@ impl Served<'_> {
             }
             _ => Err(Status::Range),
         };
-        if let Err(status) = checked {
-            line::skip(&mut &*self.stream, request.bytes)?;
-            return Ok(refuse(status));
-        }
+        // Until the pages are there.
+        let _use = match checked {
+            Ok(until) => until,
+            Err(status) => {
+                line::skip(&mut &*self.stream, request.bytes)?;
+                return Ok(refuse(status));
+            }
+        };
         let mut parts = Vec::with_capacity(memory.len());
         for direct in &*memory {
             let at = direct.as_mut_ptr().ok_or(io::ErrorKind::PermissionDenied)?;

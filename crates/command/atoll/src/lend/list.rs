@@ -29,7 +29,22 @@ struct Row {
 struct Borrower {
     name: String,
     bytes: u64,
+    /// Of these, what lies in files of the lender's host.
+    filed_bytes: u64,
     wanted_bytes: u64,
+}
+
+impl Borrower {
+    fn text(&self) -> String {
+        let mut text = format!("{} ({}", self.name, bytes(self.bytes));
+        if self.filed_bytes > 0 {
+            text += &format!(", {} of it in files", bytes(self.filed_bytes));
+        }
+        if self.wanted_bytes > 0 {
+            text += &format!(", of which it moves {}", bytes(self.wanted_bytes));
+        }
+        text + ")"
+    }
 }
 
 fn ask(card: &Card, key: &[u8; 32]) -> Result<(f64, Report), ControlError> {
@@ -54,6 +69,7 @@ fn row(card: &Card, answer: Result<(f64, Report), ControlError>) -> Row {
                 .map(|loan| Borrower {
                     name: loan.borrower,
                     bytes: loan.bytes,
+                    filed_bytes: loan.filed_bytes,
                     wanted_bytes: loan.wanted_bytes,
                 })
                 .collect(),
@@ -89,14 +105,7 @@ fn text(rows: &[Row]) -> String {
     let mut table =
         vec![["lender", "host", "lends", "free", "round trip", "lent to"].map(str::to_owned).to_vec()];
     for row in rows {
-        let lent: Vec<String> = row
-            .borrowers
-            .iter()
-            .map(|b| match b.wanted_bytes {
-                0 => format!("{} ({})", b.name, bytes(b.bytes)),
-                wanted => format!("{} ({}, of which it moves {})", b.name, bytes(b.bytes), bytes(wanted)),
-            })
-            .collect();
+        let lent: Vec<String> = row.borrowers.iter().map(Borrower::text).collect();
         table.push(match &row.trouble {
             None => vec![
                 row.name.clone(),

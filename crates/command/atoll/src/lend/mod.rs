@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use atoll_lend::{Card, ControlError, Directory, DirectoryError, LendError, Lender, Terms};
 use atoll_memory::control::EXIT_SETUP;
+use atoll_memory::far;
 use atoll_memory::far::hosts::wire::Status;
 
 pub(crate) use self::for_run::{ForRun, start_all};
@@ -89,6 +90,8 @@ fn try_to_lend(args: &LendArgs) -> Result<(), Error> {
     let terms = Terms {
         free_bytes: args.keep_free.map(|size| size.0),
         patience: Duration::from_secs(args.within),
+        // Where there is no disk, runs that do not give memory back in time lose it.
+        files: far::default_dir().ok(),
         ..Terms::new(&name, args.size.0, key)
     };
     let lender = Lender::start(terms, listen)?;

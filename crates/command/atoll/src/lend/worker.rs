@@ -14,6 +14,7 @@ use atoll_channel::host::NodeDirectory;
 use atoll_channel::spawn::{Capability, Exit, Order, ProcessId, SpawnClient, SpawnService, State, parent};
 use atoll_lend::{Card, Lender, Terms};
 use atoll_memory::control::EXIT_SETUP;
+use atoll_memory::far;
 use atoll_transport::random;
 use serde::{Deserialize, Serialize};
 
@@ -137,7 +138,11 @@ fn try_to_work() -> Result<(), Error> {
     let told: Told = serde_json::from_slice(&parent.capability).map_err(|_| Error::Letter)?;
     // SAFETY: the watcher left the socket open under this number for this process, and nothing else here has it.
     let listener = unsafe { TcpListener::from_raw_fd(told.listener) };
-    let terms = Terms { identity: Some(told.identity), ..Terms::new(&told.name, told.bytes, told.key) };
+    let terms = Terms {
+        files: far::default_dir().ok(),
+        identity: Some(told.identity),
+        ..Terms::new(&told.name, told.bytes, told.key)
+    };
     let lender = Lender::start_at(terms, listener)?;
     let (began, waits) = (Instant::now(), Duration::from_millis(told.waits));
     loop {

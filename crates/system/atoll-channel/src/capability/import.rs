@@ -206,8 +206,8 @@ mod tests {
     #[test]
     fn an_owner_that_lies_about_rights_gets_an_error() {
         let shared = Shared::new(10, Sharing::Read).unwrap();
-        let both = describe(&shared.file(), 10, Rights::READ | Rights::WRITE);
-        assert!(matches!(import(&shared.file(), &both), Err(ImportError::NotAllowed)));
+        let both = describe(&shared.file().unwrap(), 10, Rights::READ | Rights::WRITE);
+        assert!(matches!(import(&shared.file().unwrap(), &both), Err(ImportError::NotAllowed)));
     }
 
     proptest::proptest! {
@@ -215,7 +215,7 @@ mod tests {
         fn any_bytes_are_a_description_or_an_error(bytes: Vec<u8>, file: bool) {
             let shared = Shared::new(10, Sharing::ReadWrite).unwrap();
             if let Ok(description) = postcard::from_bytes::<Description>(&bytes) {
-                let file = file.then(|| shared.file().try_clone().unwrap());
+                let file = file.then(|| shared.file().unwrap().try_clone().unwrap());
                 let _ = description.import(With { file, ..With::default() });
             }
         }

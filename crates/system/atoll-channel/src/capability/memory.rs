@@ -3,9 +3,14 @@
 //! `owner.rs` fills a table with it. `Direct` is a part of it, or of a mapping of another owner's memory, that this process
 //! reaches with its own loads and stores.
 
+use std::io;
+use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+use rustix::fs::FallocateFlags;
+
+use crate::bulk::{self, CopyError, Manager, MemoryError};
 use crate::capability::access::AccessError;
 use crate::capability::handle::Span;
 use crate::capability::pages::Pages;
@@ -59,6 +64,46 @@ impl Memory {
             Memory::Shared(shared) => shared.length(),
             Memory::Private(private) => private.length,
         }
+    }
+}
+
+/// The reasons why memory does not move to a file.
+#[derive(thiserror::Error, Debug)]
+pub enum MoveError {
+    /// The memory is an address range that was not made for sharing.
+    #[error("this memory stays where it is: it was not made as shared memory")]
+    Private,
+    /// The file cannot be made as long as the memory, or not be mapped; the text names the call.
+    #[error("{0}: {1}")]
+    Os(&'static str, #[source] io::Error),
+    /// The memory or the file cannot be copied.
+    #[error("{0}")]
+    Registered(#[from] MemoryError),
+    /// The bytes cannot be copied.
+    #[error("{0}")]
+    Copy(#[from] CopyError),
+}
+
+impl Memory {
+    /// Moves the bytes of shared memory into `file`, an empty one on a disk that nobody else has, by the engine of `manager` that is fastest
+    /// for it. The address stays, and the bytes are read from the file, and written to it, by the page cache. What others mapped before
+    /// stays as it was, and they map nothing of it any more.
+    ///
+    /// Nobody may write to the memory during the call, or the write may be lost.
+    pub fn move_to_file(self: &Arc<Memory>, file: OwnedFd, manager: &mut Manager) -> Result<(), MoveError> {
+        let Memory::Shared(shared) = &**self else { return Err(MoveError::Private) };
+        let bytes = self.length() as u64;
+        // The file has room for all of it from now on: a page that finds none later would end this process.
+        rustix::io::retry_on_intr(|| rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes))
+            .map_err(|error| MoveError::Os("fallocate", error.into()))?;
+        let there = file.try_clone().map_err(|error| MoveError::Os("dup", error))?;
+        let to = bulk::Memory::of_file(there, 0, bytes, bulk::Access::WRITE)?;
+        // SAFETY: the range is mapped as long as this memory is there, which the registered one keeps. Its bytes are never referenced.
+        let from = unsafe {
+            bulk::Memory::from_raw(self.base(), bytes, bulk::Access::READ, Arc::new(Arc::clone(self)))
+        }?;
+        manager.copy(&to, 0, &from, 0, bytes)?;
+        shared.show(&file).map_err(|error| MoveError::Os("mmap", error))
     }
 }
 

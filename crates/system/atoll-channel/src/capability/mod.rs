@@ -101,7 +101,7 @@ pub use self::{
     handle::{Handle, Holder, Secret, Span},
     import::{ImportError, With},
     in_process::InProcess,
-    memory::{Direct, Memory, Private},
+    memory::{Direct, Memory, MoveError, Private},
     owner::{ExportError, Means, Owner},
     refused::Refused,
     rights::{Rights, UnknownRights},

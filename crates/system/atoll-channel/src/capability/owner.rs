@@ -41,8 +41,10 @@ pub enum ExportError {
     /// The table refuses the request.
     #[error("{0}")]
     Refused(#[from] Refused),
-    /// The memory was not made for mapping.
-    #[error("this memory cannot be mapped by others: it was not made as shared memory")]
+    /// The memory was not made for mapping, or has moved to a disk.
+    #[error(
+        "this memory cannot be mapped by others: it was not made as shared memory, or has moved to a disk"
+    )]
     Private,
     /// The capability is to a part, but a file is mapped as a whole.
     #[error("the capability is to {0} of a larger memory, and a mapping would give all of it")]
@@ -158,6 +160,13 @@ impl Owner {
         Direct::of(memory, span, direct).ok_or(Refused::Range { asked: span, length })
     }
 
+    /// The memory of a capability that `by` holds. It stays until the result is dropped, even if the capability is revoked.
+    pub fn memory(&self, by: Holder, handle: Handle) -> Result<Arc<Memory>, Refused> {
+        let View { length, .. } = self.table.view(by, handle)?;
+        let whole = Span { offset: 0, length };
+        Ok(self.table.check(by, handle, whole, Rights::empty())?.memory.clone())
+    }
+
     /// Copies bytes from `offset` on for `by`, which needs the right to have them copied. A revoked capability is refused at
     /// once.
     pub fn copy_from(&self, by: Holder, handle: Handle, offset: u64, into: &mut [u8]) -> Result<(), Refused> {
@@ -190,7 +199,7 @@ impl Owner {
             Means::Mapping => {
                 let Memory::Shared(shared) = &*memory else { return Err(ExportError::Private) };
                 let rights = mappable(shared, span, gives)?;
-                let file = shared.file();
+                let file = shared.file().ok_or(ExportError::Private)?;
                 let id = FileId::of(&*file).map_err(|e| ExportError::Os("fstat", e))?;
                 self.mapped.insert(handle, memory.clone());
                 (export(rights, Place::File(id), Some(file)), Given::MAPPING)
@@ -270,9 +279,11 @@ fn mappable(shared: &Shared, span: Span, gives: Rights) -> Result<Rights, Export
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::FileExt;
     use std::sync::{Mutex, PoisonError};
 
     use super::*;
+    use crate::bulk::Manager;
     use crate::capability::access::{Access, AccessError};
     use crate::capability::import::{ImportError, With};
     use crate::capability::shared::Sharing;
@@ -416,6 +427,35 @@ mod tests {
         let mut read = [0; 5];
         bytes.read_at(0, &mut read).unwrap();
         assert_eq!(read, [15, 16, 17, 18, 19]);
+    }
+
+    #[test]
+    fn memory_that_moves_to_a_file_keeps_its_address_and_bytes_and_is_mapped_by_nobody_anew() {
+        let (mut owner, root) = owner();
+        let memory = owner.memory(THIS, root).unwrap();
+        let handle = owner.grant(THIS, root, PEER, span(0, 100), Rights::all()).unwrap();
+        let bytes = owner.local(PEER, handle, span(10, 5), Rights::READ | Rights::WRITE).unwrap();
+        let file = tempfile::tempfile().unwrap();
+        let base = memory.base();
+        memory.move_to_file(file.try_clone().unwrap().into(), &mut Manager::new()).unwrap();
+        assert_eq!(memory.base(), base);
+        let mut read = [0; 5];
+        bytes.read_at(0, &mut read).unwrap();
+        assert_eq!(read, [10, 11, 12, 13, 14]);
+        bytes.write_at(0, b"hello").unwrap();
+        let mut there = [0; 100];
+        file.read_exact_at(&mut there, 0).unwrap();
+        assert_eq!((there[9], &there[10..15], there[99]), (9, &b"hello"[..], 99));
+        assert!(matches!(owner.export(PEER, handle, Means::Mapping), Err(ExportError::Private)));
+        // It can move again, and the file that it leaves stays as it is.
+        memory.move_to_file(tempfile::tempfile().unwrap().into(), &mut Manager::new()).unwrap();
+        bytes.write_at(0, b"again").unwrap();
+        file.read_exact_at(&mut there, 0).unwrap();
+        assert_eq!(&there[10..15], b"hello");
+        let read_only = std::fs::File::open("/dev/null").unwrap();
+        assert!(memory.move_to_file(read_only.into(), &mut Manager::new()).is_err());
+        bytes.read_at(0, &mut read).unwrap();
+        assert_eq!(&read, b"again");
     }
 
     #[test]

@@ -1,11 +1,12 @@
-//! Memory of an owner that others can map: a file in memory of fixed size, and the owner's mapping of it.
+//! Memory of an owner that others can map: a file in memory of fixed size, and the owner's mapping of it. It can move to a file on a disk,
+//! where its owner reaches it as before, and others do not map it any more.
 //!
 //! `memory.rs` puts it into the table, `owner.rs` hands out its file. A process with the file has all of it, so it is one
 //! object of capabilities and never a part of one. Whether others can write to it is decided once, and sealed: a descriptor
 //! that is only opened for reading can be opened again for writing, through `/proc`, by any process of the same user.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -39,7 +40,8 @@ pub struct Shared {
     pages: Pages,
     length: usize,
     sharing: Sharing,
-    file: Mutex<Arc<OwnedFd>>,
+    /// What others map; `None` once it has moved to a disk.
+    file: Mutex<Option<Arc<OwnedFd>>>,
 }
 
 impl Shared {
@@ -47,7 +49,7 @@ impl Shared {
     /// is an error here and not a signal later.
     pub fn new(length: usize, sharing: Sharing) -> io::Result<Shared> {
         let (file, pages) = create(length, sharing)?;
-        Ok(Shared { pages, length, sharing, file: Mutex::new(Arc::new(file)) })
+        Ok(Shared { pages, length, sharing, file: Mutex::new(Some(Arc::new(file))) })
     }
 
     /// The start address in this process. Other processes may change the bytes at any time: make no reference to them.
@@ -65,9 +67,18 @@ impl Shared {
         self.sharing
     }
 
-    /// The present file.
-    pub(super) fn file(&self) -> Arc<OwnedFd> {
+    /// The present file in memory; `None` once the memory has moved to a disk.
+    pub(super) fn file(&self) -> Option<Arc<OwnedFd>> {
         self.file.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Shows the content of `file`, to which the bytes were copied, in the place of the file in memory. The address stays.
+    pub(super) fn show(&self, file: impl AsFd) -> io::Result<()> {
+        let mut present = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let new = Pages::map(file, self.length.next_multiple_of(PAGE), true)?;
+        drop(self.pages.replace(new)?);
+        *present = None;
+        Ok(())
     }
 
     /// Moves the bytes into a new file and overwrites the old one with zeros. The address stays.
@@ -77,7 +88,7 @@ impl Shared {
         // SAFETY: both are mapped and at least `length` long, and do not overlap.
         unsafe { self.base().copy_to_nonoverlapping(new.base(), self.length) };
         let old = self.pages.replace(new)?;
-        *file = Arc::new(new_file);
+        *file = Some(Arc::new(new_file));
         old.wipe();
         Ok(())
     }
@@ -100,7 +111,7 @@ fn create(length: usize, sharing: Sharing) -> io::Result<(OwnedFd, Pages)> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::fd::{AsFd, AsRawFd};
+    use std::os::fd::AsRawFd;
 
     use rustix::fs::{FallocateFlags, Mode, OFlags};
 
@@ -109,7 +120,7 @@ mod tests {
     #[test]
     fn memory_shared_for_reading_cannot_be_written_through_its_file() {
         let shared = Shared::new(5000, Sharing::Read).unwrap();
-        let file = shared.file();
+        let file = shared.file().unwrap();
         assert!(Pages::map(file.as_fd(), 8192, true).is_err());
         assert!(rustix::io::pwrite(file.as_fd(), b"x", 0).is_err());
         let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
@@ -136,7 +147,7 @@ mod tests {
                 unsafe { shared.base().add(at).write(byte) };
             };
             (0..10_000).for_each(|at| write(at, at as u8));
-            let old_file = shared.file();
+            let old_file = shared.file().unwrap();
             let theirs = Pages::map(old_file.as_fd(), 12_288, sharing == Sharing::ReadWrite).unwrap();
             // SAFETY: inside, and nobody changes it while this looks.
             let seen =
@@ -149,7 +160,7 @@ mod tests {
             assert_eq!((shared.base(), seen(shared.base())), (base, bytes));
             write(0, 77);
             assert_eq!(seen(theirs.base()), vec![0; 10_000]);
-            let new = Pages::map(shared.file().as_fd(), 12_288, false).unwrap();
+            let new = Pages::map(shared.file().unwrap().as_fd(), 12_288, false).unwrap();
             assert_eq!(seen(new.base())[0], 77);
         }
     }

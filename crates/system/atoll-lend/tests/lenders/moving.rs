@@ -300,6 +300,53 @@ fn who_gives_nothing_back_loses_all_after_a_while() {
     assert!(pages.load(0..1, 1).unwrap_err().to_string().contains("lender0 on host0"));
 }
 
+/// A run that was stopped while its lender needed memory lost all that it had there.
+#[test]
+fn what_a_run_gives_back_too_late_moves_to_a_file_and_nothing_is_lost() {
+    let folder = tempfile::tempdir_in("/var/tmp").unwrap();
+    let files = Some(folder.path().to_owned());
+    let terms = Terms { patience: Duration::from_millis(600), files, ..Terms::new("test", 64 << 20, KEY) };
+    let lender = Lender::start(terms, "127.0.0.1:0".parse().unwrap()).unwrap();
+    let (mut pages, controls) = Pages::with(&[&lender], 1);
+    pages.store(0..4000, 1).unwrap();
+    assert_eq!(lender.lent_bytes(), 4 * PIECE);
+    let (_keeper, losses) = keep(&pages, controls);
+    assert!(lender.resize(PIECE));
+    // Pages are used while they move.
+    let until = Instant::now() + Duration::from_secs(20);
+    let mut round = 1;
+    while lender.filed_bytes() < 3 * PIECE {
+        assert!(Instant::now() < until, "{} bytes moved to files", lender.filed_bytes());
+        assert!(pages.load(0..4000, round).unwrap());
+        round = round % 100 + 1;
+        pages.store(0..4000, round).unwrap();
+    }
+    assert_eq!((lender.lent_bytes(), lender.filed_bytes(), lender.taken_bytes()), (4 * PIECE, 3 * PIECE, 0));
+    assert!(pages.load(0..4000, round).unwrap());
+    pages.store(1000..3000, 3).unwrap();
+    assert!(pages.load(1000..3000, 3).unwrap() && pages.load(0..1000, round).unwrap());
+    // It wants all of it back when it ends.
+    lender.close();
+    pages.give_back_until(|| lender.lent_bytes() == 0);
+    assert_eq!((lender.filed_bytes(), lender.taken_bytes(), losses.load(Relaxed)), (0, 0, 0));
+    assert!(pages.load(1000..3000, 3).unwrap() && pages.load(3000..4000, round).unwrap());
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+/// Where there is no room on the disk, the lender has its memory all the same.
+#[test]
+fn who_gives_nothing_back_loses_all_where_no_file_can_be_made() {
+    let files = Some("/no/such/folder".into());
+    let terms = Terms { patience: Duration::from_millis(300), files, ..Terms::new("test", 64 << 20, KEY) };
+    let lender = Lender::start(terms, "127.0.0.1:0".parse().unwrap()).unwrap();
+    let (mut pages, controls) = Pages::with(&[&lender], 1);
+    pages.store(0..2000, 1).unwrap();
+    let (_keeper, losses) = keep(&pages, controls);
+    assert!(lender.resize(PIECE));
+    wait_until("the lender waits for ever", || losses.load(Relaxed) == 1);
+    assert_eq!((lender.lent_bytes(), lender.taken_bytes()), (0, 2 * PIECE));
+}
+
 #[test]
 fn a_host_that_is_short_of_memory_has_some_back() {
     let memory = machine_memory().expect("/proc/meminfo");

@@ -387,8 +387,11 @@ impl AsFd for FileStore {
     }
 }
 
-/// A directory on a disk.
-fn default_dir() -> Result<PathBuf, FarError> {
+/// A directory on a disk for files that nobody sees: `$TMPDIR`, or `/var/tmp` if that is unset or in memory.
+///
+/// # Errors
+/// Neither is on a disk.
+pub fn default_dir() -> Result<PathBuf, FarError> {
     const TMPFS: i64 = 0x0102_1994;
     const RAMFS: i64 = 0x8584_58f6;
     let on_disk =

@@ -32,7 +32,7 @@ mod zstd;
 pub use auto::AutoStore;
 pub use compressed::{Codec, CompressedStore};
 pub use error::{FarError, FarOp};
-pub use file::FileStore;
+pub use file::{FileStore, default_dir};
 pub use hosts::HostsStore;
 pub use lane::Lane;
 pub use lz4::Lz4;

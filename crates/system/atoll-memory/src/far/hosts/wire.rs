@@ -12,7 +12,7 @@
 //! its owner checks it on arrival.
 
 /// The version of this format; both ends need the same.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 /// Pages, and so entries, of a request at most.
 pub const MOST_ENTRIES: usize = 64;
 /// Bytes of data of a request or of its reply at most.
