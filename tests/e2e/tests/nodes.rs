@@ -178,6 +178,12 @@ const INLINE: [&str; 7] = [
     "phases.c",
 ];
 
+#[test]
+fn keys_made_in_regions_were_unknown_elsewhere() {
+    let way = |nodes: u32| format!("--nodes {nodes} --workers {} --home-alone off", 2 * nodes);
+    none(&[2, 3].into_iter().filter_map(|nodes| construct("keys.c", &way(nodes))).collect::<Vec<_>>());
+}
+
 fn inline_synchronisation(runs: u64) {
     let (mut failed, mut random) = (Vec::new(), Random(runs));
     for source in INLINE {

@@ -145,6 +145,7 @@ programs! {
     flag_pipeline "flag_pipeline.c" "gcc";
     hand_locks "hand_locks.c" "gcc";
     once "once.c" "gcc";
+    keys "keys.c" "gcc";
     phases "phases.c" "gcc";
     atomic_extrema "atomic_extrema.c" "gcc";
     leaving "leaving.c" "gcc";

@@ -15,7 +15,7 @@ use super::forward;
 use crate::omp::spread::served::Served;
 use crate::omp::spread::wire::{self, Message};
 use crate::omp::spread::{measure, region, tls};
-use crate::wrap::{self, process, raise, replay};
+use crate::wrap::{self, keys, process, raise, replay};
 use crate::{heap, state};
 
 /// See the module.
@@ -42,10 +42,14 @@ impl Program for OpenMp {
         if !actions.is_empty() {
             tell(wire::encode(&Message::Actions(actions)));
         }
+        if let Some(news) = keys::new_changes() {
+            tell(wire::encode(&Message::Keys(news)));
+        }
         region::describe()
     }
 
     fn enter_region(&mut self, region: &Region) -> bool {
+        keys::enter_region();
         wire::decode(&region.order).map(region::enter).is_some()
     }
 
@@ -61,6 +65,7 @@ impl Program for OpenMp {
         match wire::decode(message) {
             Some(Message::Variables(news)) => return tls::put(&news),
             Some(Message::Actions(actions)) if from == ORIGIN => replay::actions_came(&actions),
+            Some(Message::Keys(news)) if from == ORIGIN => keys::news_came(&news),
             Some(Message::Part(told)) if on_origin() => measure::heard(from, told),
             Some(Message::Counted(regions)) if on_origin() => {
                 state::control().into_iter().for_each(|control| measure::add(control, from, &regions));

@@ -252,7 +252,7 @@ impl Far {
 }
 
 /// Carries out another node's call on a stream of this node.
-pub(crate) fn carry_out(words: [u64; 4], bytes: &[u8]) -> calls::Reply {
+pub(super) fn carry_out(words: [u64; 4], bytes: &[u8]) -> calls::Reply {
     let [what, file, a, b] = words;
     let (file, mut reply) = (file as usize, calls::Reply::default());
     let Some(what) = ALL.get(what as usize) else { return reply };

@@ -8,7 +8,7 @@
 //! that return twice, `raw_calls` those by number. `closing` keeps atoll's descriptors open. `stdio` makes streams common to all workers,
 //! `far_streams` to all nodes. `sync` makes pthread objects wake workers in other processes, `node_sync` on other nodes. `signals` keeps SIGBUS
 //! ours; `process` is about beginning and ending processes. `random` and `environment` replace state that libc keeps privately.
-//! `limits` are those that the program sets for itself. `replay` repeats mappings in the other workers. `travel` makes what libc
+//! `limits` are those that the program sets for itself. `replay` repeats mappings in the other workers, and `keys` keys of thread-specific data. `travel` makes what libc
 //! allocates for the program lie where other nodes see it.
 
 #[macro_use]
@@ -21,6 +21,7 @@ pub(crate) mod elsewhere;
 mod environment;
 mod far_streams;
 mod io;
+pub(crate) mod keys;
 mod lend;
 mod limits;
 mod node_sync;
@@ -48,12 +49,16 @@ use crate::start::newer_libc;
 use crate::state;
 
 pub(crate) use environment::begin as begin_environment;
-pub(crate) use far_streams::carry_out;
 pub(crate) use io::pread64;
 pub(crate) use limits::make_room as make_room_in_limits;
 pub(crate) use process::{end_by_node, end_node, serve_request};
 pub(crate) use real::c_name;
 pub(crate) use signals::keep_alternate_stack;
+
+/// Carries out another node's call: on a stream of this node, or for a key of thread-specific data.
+pub(crate) fn carry_out(words: [u64; 4], bytes: &[u8]) -> atoll_nodes::calls::Reply {
+    keys::carry_out(words).unwrap_or_else(|| far_streams::carry_out(words, bytes))
+}
 
 /// Prepares shared streams and the last exit handler, before the program's first instruction.
 /// Called at the end of the constructor's set-up.
@@ -73,6 +78,7 @@ pub(crate) fn begin_ends() {
 /// Sets up what stands in for libc's state, in a process that the program forked, where no other thread is.
 pub(crate) fn in_forked(streams: &stdio::Kept) {
     environment::in_forked();
+    keys::in_forked();
     random::in_forked();
     stdio::free_locks(streams);
     process::in_forked();

@@ -17,7 +17,7 @@ use crate::heap::{mapped_over, mapping};
 use crate::start::{objects, segment, signal, take_over};
 use crate::state::{self, SignalsBlocked};
 
-use super::system_v;
+use super::{keys, system_v};
 
 /// The kernel's `struct sigaction`.
 type KernelAction = [u64; 4];
@@ -194,9 +194,10 @@ pub(crate) fn actions_came(actions: &[(i32, KernelAction)]) {
 /// Records that the new process of page table `table` has the state of its maker, of page table `maker`.
 pub(crate) fn inherit(table: usize, maker: usize) {
     DONE[table].store(DONE[maker].load(Ordering::Relaxed), Ordering::Relaxed);
+    keys::inherit(table, maker);
 }
 
-/// Repeats the changes of other workers that this one lacks. Costs two loads if there are none.
+/// Repeats the changes of other workers that this one lacks. Costs four loads if there are none.
 #[inline]
 pub(crate) fn catch_up() {
     // Acquire: pairs with the Release in `note`.
@@ -205,6 +206,7 @@ pub(crate) fn catch_up() {
     if DONE[table].load(Ordering::Relaxed) < count {
         repeat(table);
     }
+    keys::catch_up();
     // Called after the mappings, to which the linker's state may refer.
     crate::start::linker_state::catch_up();
 }

@@ -5,6 +5,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::measure::{Counted, Told};
+use crate::wrap::keys;
 
 /// Bytes of the program's memory: their address, and what they are now.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -21,6 +22,8 @@ pub(crate) enum Message {
     Variables(Vec<Piece>),
     /// From the origin: new actions of the program for signals: the signal, and the kernel's structure.
     Actions(Vec<(i32, [u64; 4])>),
+    /// From the origin: keys of thread-specific data that it made or deleted, in order.
+    Keys(keys::News),
     /// To the origin, before a region's last barrier: the measure of the node's part.
     Part(Told),
     /// To the origin, at the end: the node's counts of each region.
