@@ -178,6 +178,32 @@ const INLINE: [&str; 7] = [
     "phases.c",
 ];
 
+/// Each node ran the script, and what it did was done several times.
+#[test]
+fn a_script_was_run_by_every_node() {
+    let right = checksum(&native(built("cg")).arg("S").run().exits(0).text());
+    let folder = tempfile::tempdir().expect("a folder");
+    let script = folder.path().join("script.sh");
+    let text = format!(
+        "echo begins >> log; mkdir made && cd made; X=1 {} S; status=$?; echo ends >> ../log; exit $status\n",
+        built("cg").display()
+    );
+    std::fs::write(&script, text).expect("written");
+    for way in ["--nodes 2 --workers 2", "--nodes 3 --workers 6 --home-alone off"] {
+        let _ = std::fs::remove_dir(folder.path().join("made"));
+        let _ = std::fs::remove_file(folder.path().join("log"));
+        let run = Atoll::new("sh").arg("-c").arg(format!("cd {}; . ./script.sh", folder.path().display()));
+        let run = run.with(way).limit(100).run();
+        assert_eq!((run.status, checksum(&run.text())), (Some(0), right.clone()), "{}", run.told());
+        assert!(run.left.is_empty(), "{:?}", run.left);
+        let log = std::fs::read_to_string(folder.path().join("log")).expect("written");
+        assert_eq!(log, "begins\nends\n", "{way}: {}", run.told());
+    }
+    // Nobody is managed, and nobody waits for other nodes.
+    let run = Atoll::new("sh").arg("-c").arg("echo once").with("--nodes 2").run();
+    assert_eq!((run.status, run.text().as_str()), (Some(0), "once\n"), "{}", run.told());
+}
+
 #[test]
 fn keys_made_in_regions_were_unknown_elsewhere() {
     let way = |nodes: u32| format!("--nodes {nodes} --workers {} --home-alone off", 2 * nodes);

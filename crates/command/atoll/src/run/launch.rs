@@ -346,7 +346,11 @@ pub(crate) fn launch_with(
     bind(&mut command, &signals);
     nodes.bind(&mut command);
     prepare(&mut command);
-    nodes.start_others()?;
+    // What a script starts is known once it runs.
+    let starts_another = checked.openmp == Uses::Other;
+    if !starts_another {
+        nodes.start_others()?;
+    }
     let near = Automatic::begin(control);
     let kills_before = cgroup::kills();
     let (shootdowns, started, clock) = (interrupts::tlb_shootdowns(), SystemTime::now(), Clock::start());
@@ -355,7 +359,15 @@ pub(crate) fn launch_with(
     nodes.release();
     applied::look_on(args, checked, control, child.id() as i32);
     let others: Vec<i32> = nodes.launchers().into_iter().chain(starter).collect();
-    let watched = watch::watch(child.id() as i32, control, &signals, near, &others)?;
+    let begins = |program: i32| {
+        if let Err(error) = nodes.start_others_for(program, args) {
+            eprintln!("atoll: {}", LaunchError::from(error));
+            // SAFETY: no pointers. The process waits for the other nodes, which do not come.
+            unsafe { libc::kill(program, libc::SIGKILL) };
+        }
+        nodes.launchers()
+    };
+    let watched = watch::watch(child.id() as i32, control, &signals, near, others, begins)?;
     let Watched { ending, program, launchers } = watched;
     let ending = nodes.end(ending, launchers);
     // Release: pairs with the Acquire in `first`.

@@ -24,6 +24,7 @@ mod segment;
 pub(crate) mod shown;
 pub(crate) mod signals;
 mod spare;
+mod started;
 mod stuck;
 pub(crate) mod summary;
 mod summary_nodes;

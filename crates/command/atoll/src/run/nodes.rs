@@ -22,6 +22,7 @@ use super::check::program::{Checked, Uses};
 use super::job::{Job, JobError};
 use super::launch::out_of_the_way;
 use super::signals::{QUIET, signal_text};
+use super::started;
 use super::watch::{self, Ending};
 use crate::cli::RunArgs;
 use crate::machine;
@@ -213,11 +214,27 @@ impl Nodes {
 
     /// Starts the launchers of the other nodes, with this one's command line.
     pub(crate) fn start_others(&mut self) -> Result<(), NodesError> {
+        self.start(|command| {
+            command.args(std::env::args_os().skip(1));
+            Ok(())
+        })
+    }
+
+    /// Starts the launchers of the other nodes, if they are not there, for the program that this node's process `pid` is. It was started by
+    /// a script or a launcher that `args` name, which the other nodes must not run, too: what it does would be done again.
+    pub(crate) fn start_others_for(&mut self, pid: i32, args: &RunArgs) -> Result<(), NodesError> {
+        self.start(|command| started::same_program(command, pid, args))
+    }
+
+    fn start(
+        &mut self,
+        command_line: impl Fn(&mut Command) -> std::io::Result<()>,
+    ) -> Result<(), NodesError> {
         let launcher = std::process::id() as i32;
         for (node, sockets) in std::mem::take(&mut self.others) {
             let failed = |e| NodesError::Start(node, e);
             let mut command = Command::new(std::env::current_exe().map_err(failed)?);
-            command.args(std::env::args_os().skip(1));
+            command_line(&mut command).map_err(failed)?;
             command.env(ENVIRONMENT, format!("{node}:{}", text(&sockets)));
             command.stdin(Stdio::null());
             command.process_group(0);

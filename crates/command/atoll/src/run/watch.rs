@@ -102,11 +102,12 @@ struct Watch<'a> {
     near: Automatic,
     /// The endings of other nodes' launchers that have ended.
     launchers: BTreeMap<i32, Ending>,
-    known_launchers: &'a [i32],
+    known_launchers: Vec<i32>,
 }
 
 /// Looks after `child` and what it starts until all of it is over; nothing of it is left then. `launchers` are children that
-/// start other nodes, and `near` chooses near memory where the user did not.
+/// start other nodes, and `near` chooses near memory where the user did not. `begins` is called with the process that is managed, once there
+/// is one, and returns more launchers.
 ///
 /// # Errors
 /// The kernel lacks descriptors of processes.
@@ -115,7 +116,8 @@ pub(super) fn watch(
     control: &'static Control,
     signals: &Signals,
     near: Automatic,
-    launchers: &[i32],
+    launchers: Vec<i32>,
+    begins: impl FnOnce(i32) -> Vec<i32>,
 ) -> Result<Watched, WatchError> {
     let child = Process::open(child).ok_or_else(|| WatchError::Process(std::io::Error::last_os_error()))?;
     let mut watch = Watch {
@@ -133,16 +135,22 @@ pub(super) fn watch(
         launchers: BTreeMap::new(),
         known_launchers: launchers,
     };
-    let blamed = watch.until_over();
+    let blamed = watch.until_over(begins);
     watch.clean_up();
     Ok(Watched { ending: watch.verdict(blamed), program: watch.file, launchers: watch.launchers })
 }
 
 impl Watch<'_> {
     /// Returns when child and program are over, with a worker's ending if that was the cause.
-    fn until_over(&mut self) -> Option<Ending> {
+    fn until_over(&mut self, begins: impl FnOnce(i32) -> Vec<i32>) -> Option<Ending> {
+        let mut begins = Some(begins);
         loop {
             self.look_for_workers();
+            if let Some(program) = &self.program
+                && let Some(begins) = begins.take()
+            {
+                self.known_launchers.extend(begins(program.pid));
+            }
             self.near.look(self.control);
             self.sleep();
             self.pass_signals_on();
