@@ -146,6 +146,7 @@ programs! {
     hand_locks "hand_locks.c" "gcc";
     once "once.c" "gcc";
     keys "keys.c" "gcc";
+    memory_protected_behind_atolls_back_was_given_to_others "protected_behind.c" "gcc";
     phases "phases.c" "gcc";
     atomic_extrema "atomic_extrema.c" "gcc";
     leaving "leaving.c" "gcc";

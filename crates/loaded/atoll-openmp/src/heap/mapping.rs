@@ -332,6 +332,13 @@ pub(crate) unsafe extern "C" fn munmap(at: *mut c_void, len: usize) -> c_int {
         }
         let end = (start + len).next_multiple_of(4096);
         let whole = mapped_over::put_back(start, end);
+        // The program may have protected it by libc's own function, which it finds by libc's handle (Python's `ctypes`). Whoever has these
+        // pages next could not use them. Where nothing was protected the kernel changes nothing.
+        // SAFETY: the program's own memory, which it gives up.
+        let _ = unsafe {
+            let usual = (libc::PROT_READ | libc::PROT_WRITE) as usize;
+            sys::syscall(libc::SYS_mprotect, [start, end - start, usual, 0, 0, 0])
+        };
         large::free_range(start, end);
         return status(whole.map(|()| 0));
     }
