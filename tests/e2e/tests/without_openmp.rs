@@ -293,3 +293,21 @@ print(system('echo spawned', intern = TRUE)); print(unlist(parallel::mclapply(1:
     let run = |run: Atoll| run.arg("-e").arg(TEXT);
     as_natively(&run(native("Rscript")), &run(Atoll::new("Rscript")), "110M", FARS[1]);
 }
+
+/// The fault handler's first use of a thread-local variable made the dynamic linker allocate, in the midst of an allocation.
+#[test]
+fn a_fault_after_libraries_were_loaded_entered_the_heap_again() {
+    let library = helper_with("tls_library.c", &["-shared", "-fPIC"]);
+    let folder = tempfile::tempdir().expect("a folder");
+    let copies = (0..60).map(|number| {
+        let copy = folder.path().join(format!("{number}.so"));
+        std::fs::copy(&library, &copy).expect("a copy of the library");
+        copy.display().to_string()
+    });
+    let copies = copies.collect::<Vec<_>>().join(" ");
+    let program = helper_with("loading_under_faults.c", &["-fno-openmp", "-pthread"]);
+    for _ in 0..3 {
+        let run = Atoll::new(&program).args(&copies).with("--near 20M").run().exits(0);
+        assert_eq!(run.text(), "wrong 0\n");
+    }
+}

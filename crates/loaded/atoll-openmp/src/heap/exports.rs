@@ -10,7 +10,7 @@ use atoll_libgomp::with_caller;
 use atoll_memory::layout;
 
 use super::large::Content;
-use super::{foreign, large, overflow, small, streams};
+use super::{foreign, large, linker, overflow, small, streams};
 use crate::start::{objects, take_over};
 use crate::{journal, state};
 
@@ -133,6 +133,11 @@ fn is_ready(size: usize, caller: usize) -> bool {
 }
 
 pub(super) extern "C" fn malloc_for(size: usize, caller: usize) -> *mut c_void {
+    if linker::asks(caller)
+        && let Some(block) = linker::take(size)
+    {
+        return block;
+    }
     if !is_ready(size, caller) {
         // SAFETY: a plain allocation call.
         return unsafe { __libc_malloc(size) };
@@ -164,6 +169,8 @@ pub(crate) unsafe extern "C" fn free(block: *mut c_void) {
             if !large::free(block as usize) {
                 state::give_up(134, "free(): this pointer is not the start of a block");
             }
+        } else if linker::contains(block) {
+            linker::give(block);
         } else {
             __libc_free(block);
         }
@@ -171,6 +178,11 @@ pub(crate) unsafe extern "C" fn free(block: *mut c_void) {
 }
 
 extern "C" fn calloc_for(n: usize, size: usize, caller: usize) -> *mut c_void {
+    if linker::asks(caller)
+        && let Some(block) = linker::take(n.saturating_mul(size))
+    {
+        return block;
+    }
     if !is_ready(n.saturating_mul(size), caller) {
         // SAFETY: a plain allocation call.
         return unsafe { __libc_calloc(n, size) };
@@ -181,6 +193,9 @@ extern "C" fn calloc_for(n: usize, size: usize, caller: usize) -> *mut c_void {
 unsafe extern "C" fn realloc_for(block: *mut c_void, size: usize, caller: usize) -> *mut c_void {
     if block.is_null() {
         return malloc_for(size, caller);
+    }
+    if linker::contains(block) || linker::asks(caller) {
+        return realloc_of_linker(block, size, caller);
     }
     // SAFETY: the block is live; sizes are known where it came from.
     unsafe {
@@ -227,6 +242,24 @@ unsafe extern "C" fn realloc_for(block: *mut c_void, size: usize, caller: usize)
         }
         new
     }
+}
+
+/// Makes a block of the dynamic linker's longer, in the midst of a fault now or when it was made. The old one stays for good if it is the
+/// heap's: it is small, and must not be freed now.
+#[cold]
+fn realloc_of_linker(block: *mut c_void, size: usize, caller: usize) -> *mut c_void {
+    let is_ours = linker::contains(block);
+    // SAFETY: a live block.
+    let have = if is_ours { linker::size() } else { unsafe { malloc_usable_size(block) } };
+    let new = malloc_for(size, caller);
+    if !new.is_null() {
+        // SAFETY: both have so many bytes.
+        unsafe { std::ptr::copy_nonoverlapping(block.cast::<u8>(), new.cast::<u8>(), have.min(size)) };
+        if is_ours {
+            linker::give(block);
+        }
+    }
+    new
 }
 
 pub(super) extern "C" fn memalign_for(alignment: usize, size: usize, caller: usize) -> *mut c_void {
@@ -298,6 +331,8 @@ pub(crate) unsafe extern "C" fn malloc_usable_size(block: *mut c_void) -> usize 
             small::mi_usable_size(block)
         } else if layout::in_arena(block as usize) {
             large::size(block as usize).unwrap_or(0)
+        } else if linker::contains(block) {
+            linker::size()
         } else {
             // The block is a chunk of glibc's: its size word, without flag bits and header; the header is longer where the
             // chunk is a mapping of its own.

@@ -4,7 +4,7 @@
 //! extents of whole pages, of which `kept` notes what stays when they are freed, and `bounds` says where both end in a segment. `exports` is the malloc family that the program's
 //! calls reach, and `operators` C++'s. `mapping` is mmap and its relatives, which send stacks and code to `unpaged` and note in `mapped_over` where
 //! files lie over the arena; `locking` is mlock and its relatives. `place` says which addresses are this node's where there are several, `foreign` sends other nodes'
-//! blocks home, and `streams` holds the standard streams.
+//! blocks home, `streams` holds the standard streams, and `linker` serves the dynamic linker in the midst of a fault.
 
 pub(crate) mod bounds;
 mod early;
@@ -12,6 +12,7 @@ pub(crate) mod exports;
 pub(crate) mod foreign;
 mod kept;
 pub(crate) mod large;
+pub(crate) mod linker;
 mod locking;
 pub(crate) mod mapped_over;
 pub(crate) mod mapping;

@@ -11,6 +11,7 @@ use object::read::elf::{ElfFile64, FileHeader as _, Sym as _};
 
 static OWN: Code = Code::unknown();
 static LIBC: Code = Code::unknown();
+static LINKER: Code = Code::unknown();
 /// The code of the objects whose data is private, the dynamic linker and libc among them.
 static PRIVATE: [Code; 16] = [const { Code::unknown() }; 16];
 
@@ -96,6 +97,11 @@ impl Object {
     }
 }
 
+unsafe extern "C" {
+    /// A function of the dynamic linker's.
+    fn __tls_get_addr(index: &[usize; 2]) -> usize;
+}
+
 unsafe extern "C" fn collect(info: *mut libc::dl_phdr_info, _: usize, to: *mut c_void) -> c_int {
     // SAFETY: the dynamic linker's description of one object; `to` is the vector given below.
     unsafe {
@@ -110,12 +116,13 @@ unsafe extern "C" fn collect(info: *mut libc::dl_phdr_info, _: usize, to: *mut c
             .map(|h| (base + h.p_vaddr as usize, base + (h.p_vaddr + h.p_memsz) as usize));
         let here = collect as *const () as usize;
         let in_libc = libc::gnu_get_libc_version as *const () as usize;
+        let in_linker = __tls_get_addr as *const () as usize;
         let mut data = Vec::new();
         let mut segments = Vec::new();
         for h in headers.iter().filter(|h| h.p_type == libc::PT_LOAD) {
             let (start, end) = (base + h.p_vaddr as usize, base + (h.p_vaddr + h.p_memsz) as usize);
             if h.p_flags & libc::PF_X != 0 {
-                for (code, inside) in [(&OWN, here), (&LIBC, in_libc)] {
+                for (code, inside) in [(&OWN, here), (&LIBC, in_libc), (&LINKER, in_linker)] {
                     if (start..end).contains(&inside) {
                         code.set(start, end);
                     }
@@ -185,6 +192,12 @@ pub(crate) fn is_own_code_between(start: usize, end: usize) -> bool {
 #[inline]
 pub(crate) fn is_private_code(address: usize) -> bool {
     PRIVATE.iter().any(|code| code.contains(address))
+}
+
+/// Whether the address is in the dynamic linker's code.
+#[inline]
+pub(crate) fn is_linker_code(address: usize) -> bool {
+    LINKER.contains(address)
 }
 
 /// Whether the address is in libc's code.

@@ -16,6 +16,7 @@ use atoll_memory::pager::{FaultError, Pager};
 use atoll_memory::{signals, sys};
 
 use super::copies_for_others;
+use crate::heap::linker;
 use crate::{arch, state};
 
 /// Bytes of an alternate signal stack.
@@ -42,13 +43,18 @@ pub(crate) fn is_ours(signal: c_int) -> bool {
 }
 
 unsafe extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
+    // Until the fault is handled; dropped before the program's own handler runs, which may not return.
+    let within = linker::enter();
     // SAFETY: the kernel's signal frame; errno is this thread's and restored.
     unsafe {
         let errno_at = libc::__errno_location();
         let errno = *errno_at;
         let address = (*info).si_addr() as usize;
         let frame = context.cast::<libc::ucontext_t>();
-        let Some(pager) = state::pager() else { return pass_on(signal, info, context) };
+        let Some(pager) = state::pager() else {
+            drop(within);
+            return pass_on(signal, info, context);
+        };
         if (*info).si_code <= 0 {
             // Sent by somebody, not caused by an access: another process that copies, a worker that wants to exec, or the program.
             let value = (*info).si_value().sival_ptr as usize;
@@ -63,6 +69,7 @@ unsafe extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context
                 return;
             }
             crate::wrap::serve_request();
+            drop(within);
             return pass_on(signal, info, context);
         }
         /// SIGSEGV's code for an address where nothing is mapped, which a guard reads as.
@@ -70,6 +77,7 @@ unsafe extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context
         let is_of_pages =
             signal != libc::SIGSEGV || (*info).si_code == SEGV_MAPERR && pager.is_guarded(address);
         if pager.is_segment() || !is_of_pages {
+            drop(within);
             return pass_on(signal, info, context);
         }
         let access = processor::access(&*frame);
@@ -89,7 +97,10 @@ unsafe extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context
             }
             // The waiting signal is handled when this returns; then the access is made again.
             Err(FaultError::Interrupted) => {}
-            Err(FaultError::NotOurs) => pass_on(signal, info, context),
+            Err(FaultError::NotOurs) => {
+                drop(within);
+                pass_on(signal, info, context);
+            }
             Err(e) => end(e),
         }
         *errno_at = errno;
