@@ -8,7 +8,6 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 use atoll_e2e::build::atoll;
 use atoll_e2e::{built, skip};
@@ -128,6 +127,6 @@ fn over_a_link_that_loses_and_reorders_no_lender_is_taken_for_lost() {
     let (lost, late) = (link.lost.load(Relaxed), link.late.load(Relaxed));
     assert!(lost > 3 && late > 20, "{lost} packets lost, {late} late");
     assert!(!text(&run.stderr).contains("is lost"), "{}", text(&run.stderr));
-    std::thread::sleep(Duration::from_millis(100));
-    assert_eq!(hosts.borrowed(), 0);
+    // The end of the run's connection may be lost, too, and is sent again.
+    wait_until("the run's memory is not free again", || hosts.borrowed() == 0);
 }
