@@ -56,7 +56,7 @@ impl Holdings {
                 let Some(kept) = state.kept().get(&session).copied() else { return true };
                 let Some(of) = state.sessions.get(&session) else { return true };
                 // Acquire: pairs with the Release of a request's end.
-                if state.held(of) <= kept || of.uses.load(Acquire) > 0 {
+                if of.held(state.closed) <= kept || of.uses.load(Acquire) > 0 {
                     return true;
                 }
                 let in_memory = of.pieces.iter().find(|(_, piece)| !piece.is_filed);

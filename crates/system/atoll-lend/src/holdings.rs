@@ -68,6 +68,11 @@ impl Session {
     fn filed(&self) -> usize {
         self.pieces.values().filter(|piece| piece.is_filed).count()
     }
+
+    /// Pieces that its lender may want back: one that goes on, and is not `closed`, needs none back that lies in a file.
+    pub(crate) fn held(&self, closed: bool) -> usize {
+        self.pieces.len() - if closed { 0 } else { self.filed() }
+    }
 }
 
 /// A request that uses pieces, until this is dropped.
@@ -107,11 +112,6 @@ impl State {
         if self.closed { 0 } else { self.most.min(self.pressed.unwrap_or(u64::MAX)) }
     }
 
-    /// Pieces of a session that the lender may want back: a lender that goes on needs none back that lies in a file.
-    pub(crate) fn held(&self, session: &Session) -> usize {
-        session.pieces.len() - if self.closed { 0 } else { session.filed() }
-    }
-
     /// Pieces in memory that are lent, or about to be.
     fn in_memory(&self) -> u64 {
         self.lent - self.filed
@@ -123,7 +123,7 @@ impl State {
         let mut over = held.saturating_sub(self.goal());
         let mut kept = HashMap::new();
         if over > 0 {
-            let all = self.sessions.iter().map(|(number, session)| (self.held(session), *number));
+            let all = self.sessions.iter().map(|(number, session)| (session.held(self.closed), *number));
             let mut most: BinaryHeap<(usize, u64)> = all.collect();
             while over > 0
                 && let Some((pieces, number)) = most.pop()
@@ -349,7 +349,7 @@ impl Holdings {
         let mut state = self.state();
         let (kept, leaves) = (state.kept().get(&session).copied(), state.closed);
         // The run counts all that it has.
-        let others = state.sessions.get(&session).map_or(0, |it| it.pieces.len() - state.held(it));
+        let others = state.sessions.get(&session).map_or(0, |it| it.pieces.len() - it.held(leaves));
         if let Some(session) = state.sessions.get_mut(&session) {
             session.knows_end = leaves;
         }
@@ -367,10 +367,9 @@ impl Holdings {
             let mut state = self.state();
             state.pressed = (short > 0).then(|| state.in_memory().saturating_sub(short));
             let kept = state.kept();
-            let held: HashMap<u64, usize> =
-                state.sessions.iter().map(|(number, session)| (*number, state.held(session))).collect();
+            let closed = state.closed;
             for (number, session) in &mut state.sessions {
-                let has = held[number];
+                let has = session.held(closed);
                 match session.asked {
                     _ if !kept.contains_key(number) => session.asked = None,
                     Some((since, had)) if has >= had => {
@@ -483,7 +482,7 @@ impl Holdings {
         let state = self.state();
         let kept = state.kept();
         let of = |(number, session): (&u64, &Session)| {
-            let wanted = kept.get(number).map_or(0, |kept| state.held(session) - kept);
+            let wanted = kept.get(number).map_or(0, |kept| session.held(state.closed) - kept);
             Loan {
                 borrower: session.borrower.clone(),
                 bytes: pieces_of(session) * self.piece_bytes,

@@ -47,11 +47,11 @@ enum Error {
     TooLittle(String, String),
     #[error("this lender cannot reach the run that started it: {0}")]
     Start(#[from] atoll_transport::start::StartError),
-    #[error("a lender in a process of its own: {0}")]
+    #[error("the process that is to lend cannot be started and watched: {0}")]
     Sockets(#[from] atoll_channel::host::DirectoryError),
-    #[error("a lender in a process of its own: {0}")]
+    #[error("the process that is to lend cannot be started and watched: {0}")]
     Service(#[from] atoll_channel::spawn::StartError),
-    #[error("a lender in a process of its own: {0}")]
+    #[error("the process that is to lend cannot be started and watched: {0}")]
     Spawn(#[from] atoll_channel::spawn::ClientError),
     #[error("this command is for the processes that lend to a run: {0}")]
     Parent(#[from] atoll_channel::spawn::ParentError),
@@ -59,7 +59,7 @@ enum Error {
     Letter,
     #[error("the lender {0} was ended by {1}")]
     Ended(String, atoll_channel::spawn::Exit),
-    #[error("where atoll is: {0}")]
+    #[error("atoll's own file, which is to lend, cannot be found: {0}")]
     Own(std::io::Error),
 }
 

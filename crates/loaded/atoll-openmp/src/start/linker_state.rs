@@ -148,7 +148,7 @@ fn slot_lists() -> Vec<Range<usize>> {
 
 unsafe extern "C" {
     /// The address of the calling thread's variable in the module `index[0]`, at `index[1]` bytes from the module's first.
-    fn __tls_get_addr(index: &[usize; 2]) -> usize;
+    pub(super) fn __tls_get_addr(index: &[usize; 2]) -> usize;
 }
 
 struct Search<'a> {

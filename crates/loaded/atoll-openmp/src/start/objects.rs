@@ -97,11 +97,6 @@ impl Object {
     }
 }
 
-unsafe extern "C" {
-    /// A function of the dynamic linker's.
-    fn __tls_get_addr(index: &[usize; 2]) -> usize;
-}
-
 unsafe extern "C" fn collect(info: *mut libc::dl_phdr_info, _: usize, to: *mut c_void) -> c_int {
     // SAFETY: the dynamic linker's description of one object; `to` is the vector given below.
     unsafe {
@@ -116,7 +111,7 @@ unsafe extern "C" fn collect(info: *mut libc::dl_phdr_info, _: usize, to: *mut c
             .map(|h| (base + h.p_vaddr as usize, base + (h.p_vaddr + h.p_memsz) as usize));
         let here = collect as *const () as usize;
         let in_libc = libc::gnu_get_libc_version as *const () as usize;
-        let in_linker = __tls_get_addr as *const () as usize;
+        let in_linker = super::linker_state::__tls_get_addr as *const () as usize;
         let mut data = Vec::new();
         let mut segments = Vec::new();
         for h in headers.iter().filter(|h| h.p_type == libc::PT_LOAD) {
