@@ -167,6 +167,37 @@ fn every_construct() {
     none(&failed);
 }
 
+/// Idle nodes execute other nodes' tasks. As this was made, nodes waited for each other's tasks, a node did not come back to a barrier
+/// that it had left for a task, workers began their heaps on stacks that nodes share, and a node with one worker had no reductions.
+#[test]
+fn tasks_travel() {
+    let mut failed = Vec::new();
+    for way in
+        ["--nodes 2 --workers 2", "--nodes 2 --workers 4", "--nodes 3 --workers 3", "--nodes 3 --workers 6"]
+    {
+        for source in ["travel.c", "tasks.c"] {
+            failed.extend(construct(source, &format!("{way} --home-alone off")));
+        }
+    }
+    none(&failed);
+    let run = Atoll::new(openmp("travel.c")).with("--nodes 2 --workers 2 --home-alone off").run().exits(0);
+    assert!(run.figure("nodes/1/tasks") > 0, "{}", run.told());
+}
+
+#[test]
+#[ignore = "minutes"]
+fn tasks_travel_again_and_again() {
+    let (mut failed, mut random) = (Vec::new(), Random(17));
+    for _ in 0..100 {
+        let nodes = 2 + random.below(3);
+        let workers = nodes * (1 + random.below(3));
+        let alone = random.pick(&["", "--home-alone off"]);
+        let source = random.pick(&["travel.c", "tasks.c"]);
+        failed.extend(construct(source, &format!("--nodes {nodes} --workers {workers} {alone}")));
+    }
+    none(&failed);
+}
+
 /// Programs that synchronise by instructions and not by calls, which must be right under every protocol.
 const INLINE: [&str; 7] = [
     "atomic_histogram.c",

@@ -78,6 +78,7 @@ fn nodes(control: &Control) -> Vec<Node> {
             barrier_seconds: get(NodeCount::BarrierNs) as f64 / 1e9,
             messages: get(NodeCount::Messages),
             message_bytes: get(NodeCount::MessageBytes),
+            tasks: get(NodeCount::Tasks),
             saved_invalidations: get(NodeCount::Batched).saturating_sub(get(NodeCount::Batches)),
         }
     };

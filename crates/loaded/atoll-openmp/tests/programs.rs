@@ -135,6 +135,7 @@ programs! {
     doacross "doacross.c" "gcc";
     sync "sync.c" "gcc";
     tasks "tasks.c" "gcc";
+    travel "travel.c" "gcc";
     cancel "cancel.c" "gcc";
     routines "routines.c" "gcc";
     classes "classes.cc" "g++";

@@ -248,6 +248,8 @@ pub struct Node {
     pub messages: u64,
     /// The number of bytes of these messages.
     pub message_bytes: u64,
+    /// The number of other nodes' tasks that the node executed.
+    pub tasks: u64,
     /// The number of messages that batching invalidations saved.
     pub saved_invalidations: u64,
 }

@@ -221,10 +221,12 @@ pub enum NodeCount {
     MessageBytes,
     /// Barriers at which copies were invalidated in one message for all: each would have been a message.
     Batches,
+    /// Tasks of other nodes that this node executed.
+    Tasks,
 }
 
 /// How many there are.
-pub const NODE_COUNTS: usize = 17;
+pub const NODE_COUNTS: usize = 18;
 
 /// What a node's agent counted; on the origin, at the end, those of all nodes.
 #[repr(C, align(64))]

@@ -350,6 +350,7 @@ impl Server {
         self.resume();
         self.let_workers_go();
         self.pass_barrier();
+        self.go_to_work();
         if self.agent.is_settled()
             && let Some(number) = self.phase.begins.take()
         {

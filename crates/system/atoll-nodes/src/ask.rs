@@ -34,10 +34,16 @@ pub fn program(what: u8, words: [u64; 3]) -> [u64; 2] {
     mail::post(Kind::Origin(Service::Program(what)), words)
 }
 
-/// All workers of this node are at the barrier from which they go on to `site` (0: not told); returns when those of all nodes
-/// were. `last`: the barrier ends the region.
-pub fn barrier(site: usize, last: bool) {
-    mail::post(Kind::Arrive, [site as u64, last.into(), 0]);
+/// All workers of this node are at the barrier from which they go on to `site` (0: not told); returns true when those of all nodes
+/// were, false if work has come that is to be done before ([`Program::has_work`](crate::Program::has_work)). `last`: the barrier ends
+/// the region.
+pub fn barrier(site: usize, last: bool) -> bool {
+    mail::post(Kind::Arrive, [site as u64, last.into(), 0])[0] == 0
+}
+
+/// The program's part here has something to say to other nodes ([`Program::speak`](crate::Program::speak)).
+pub fn speak() {
+    mail::post(Kind::Speak, [0; 3]);
 }
 
 /// On the origin: all nodes are to begin the region that the program tells them of

@@ -35,7 +35,8 @@ pub(crate) enum Service {
 pub(crate) enum Kind {
     /// The page, and whether the worker writes it: leave to do so.
     Fault,
-    /// The site to which workers go on, and whether it ends the region: all workers of the node are at a barrier.
+    /// The site to which workers go on, and whether it ends the region: all workers of the node are at a barrier. Answer: 1 if they
+    /// have work to do before.
     Arrive,
     /// On the origin: all nodes are to begin a region.
     Region,
@@ -55,12 +56,14 @@ pub(crate) enum Kind {
     Call,
     /// The address of a `calls::Done`.
     Called,
+    /// The program has something to say to other nodes.
+    Speak,
     /// Three words for a service of the origin, which has two for an answer.
     Origin(Service),
 }
 
 /// Kinds that are not the origin's services, by the numbers as which they travel.
-const OWN: [Kind; 11] = [
+const OWN: [Kind; 12] = [
     Kind::Fault,
     Kind::Arrive,
     Kind::Region,
@@ -72,6 +75,7 @@ const OWN: [Kind; 11] = [
     Kind::Forget,
     Kind::Call,
     Kind::Called,
+    Kind::Speak,
 ];
 /// Numbers of the services: the agent's own, and from where on they are the program's.
 const SERVICES: [Service; 3] = [Service::Lock, Service::Unlock, Service::Futex];
@@ -92,6 +96,7 @@ impl Kind {
             Kind::Forget => 8,
             Kind::Call => 9,
             Kind::Called => 10,
+            Kind::Speak => 11,
             Kind::Origin(Service::Lock) => FIRST_SERVICE,
             Kind::Origin(Service::Unlock) => FIRST_SERVICE + 1,
             Kind::Origin(Service::Futex) => FIRST_SERVICE + 2,

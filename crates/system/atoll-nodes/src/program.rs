@@ -43,6 +43,17 @@ pub trait Program: Send {
     /// The program's part on node `from` says something. False: it makes no sense.
     fn hear(&mut self, from: u32, message: &[u8]) -> bool;
 
+    /// What the program's part here has to say to its part on another node, where a worker asked for that ([`ask::speak`](crate::ask::speak)),
+    /// after a message was heard, and where this node's workers are at a barrier: that node and the message, until there is no more.
+    fn speak(&mut self) -> Option<(u32, Vec<u8>)> {
+        None
+    }
+
+    /// Has a message brought work for this node's workers, so that those at a barrier do it first? They count as not having come.
+    fn has_work(&self) -> bool {
+        false
+    }
+
     /// On the origin: a worker asks for `what` ([`ask::program`](crate::ask::program)). None: the answer comes later, from
     /// [`serve_late`](Self::serve_late).
     fn serve(&mut self, what: u8, words: [u64; 3], who: Who) -> Option<[u64; 2]>;

@@ -9,7 +9,7 @@ use atoll_memory::managed;
 use atoll_memory::signals::SignalsBlocked;
 use serde::{Deserialize, Serialize};
 
-use crate::duty;
+use crate::{duty, stack};
 
 /// Phases of a region that can be told apart.
 const MOST_PHASES: usize = 8;
@@ -105,9 +105,9 @@ pub fn wait_for(done: u32) {
 }
 
 /// Runs `wait`, in which a worker touches no paged memory: what its node loses meanwhile is unmapped in its page table when the wait is
-/// over. The first process of a node waits as it is: its stack may be paged, and handlers of the program's may run there.
+/// over. The first process of a node and workers with paged stacks wait as they are: handlers of the program's may run there.
 pub fn wait_parked<R>(wait: impl FnOnce() -> R) -> R {
-    let _parked = (crate::active() && managed::table() != 0).then(duty::Parked::new);
+    let _parked = (crate::active() && managed::table() != 0 && !stack::is_given()).then(duty::Parked::new);
     wait()
 }
 

@@ -2,10 +2,12 @@
 //! shared variables lie on it.
 //!
 //! Whoever holds a lock that a fault may need leaves a paged stack before. Workers of the origin run a region below the page that holds
-//! its arguments, or every spilled register would fetch that page back. The runtime moves the stack itself.
+//! its arguments, or every spilled register would fetch that page back. The runtime moves the stack itself. Where tasks travel, workers
+//! have paged stacks, too, as a task may use a variable on the stack of whoever made it.
 //!
 //! Rules: no allocation, no locks.
 
+use std::cell::Cell;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -16,13 +18,43 @@ use atoll_memory::signals::{self, SignalsBlocked};
 /// The end of the stack on which the program's first thread handles signals.
 static OF_SIGNALS: AtomicUsize = AtomicUsize::new(0);
 
+thread_local! {
+    /// Where a worker that runs on a paged stack left its own: the address below which that is free; 0 elsewhere.
+    static OWN: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Room for the frames between the address noted in `OWN` and the paged stack.
+const FRAMES: usize = 4096;
+
+/// Is the calling worker on a paged stack that it was given ([`call_paged`])?
+#[inline]
+pub fn is_given() -> bool {
+    OWN.get() != 0
+}
+
+/// A worker calls `function(data)` with a paged stack that ends at `top`, a multiple of 16.
+///
+/// # Safety
+/// The stack is the worker's alone, and nothing lies on it.
+#[inline(never)]
+pub unsafe fn call_paged(function: extern "C" fn(*mut u8), data: *mut u8, top: usize) {
+    let here = 0u8;
+    let before = OWN.replace((&raw const here as usize - FRAMES) & !15);
+    // SAFETY: the two types are pointers, and the caller promises the rest.
+    unsafe {
+        let function = std::mem::transmute::<extern "C" fn(*mut u8), extern "C" fn(*mut c_void)>(function);
+        call_at(function, data.cast(), top);
+    }
+    OWN.set(before);
+}
+
 /// Notes that the program's first thread handles signals on the stack that ends at `top`, a multiple of 16, which is not paged.
 pub fn handles_signals_below(top: usize) {
     OF_SIGNALS.store(top, Ordering::Relaxed);
 }
 
 /// Runs `work` on a stack whose pages no other node can take: the caller's, or on the origin's main stack the one on which its
-/// thread handles signals, which are blocked meanwhile.
+/// thread handles signals, or on a worker's paged stack the worker's own. Signals are blocked meanwhile.
 ///
 /// For whatever holds a lock that a fault may need: a page's, the room's, one that the agent takes, whose part a worker that
 /// waits for a page of its own stack takes itself. What `work` refers to may not be on the stack either; what it owns is moved.
@@ -34,12 +66,14 @@ pub fn off_paged<R, W: FnOnce() -> R>(work: W) -> R {
 /// Runs `work` as [`off_paged`] does, where the caller has blocked signals.
 pub(crate) fn off_paged_blocked<R, W: FnOnce() -> R>(work: W) -> R {
     let here = 0u8;
-    let paged = crate::active()
-        && managed::executor_index() == 0
-        && managed::pager().is_some_and(|pager| pager.page_at(&raw const here as usize).is_some());
-    if paged {
-        let top = OF_SIGNALS.load(Ordering::Relaxed);
-        // SAFETY: signals are blocked, and this is not that stack: nobody uses it.
+    let top = match managed::executor_index() {
+        _ if !crate::active() => 0,
+        0 => OF_SIGNALS.load(Ordering::Relaxed),
+        _ => OWN.get(),
+    };
+    let is_paged = || managed::pager().is_some_and(|pager| pager.page_at(&raw const here as usize).is_some());
+    if top != 0 && is_paged() {
+        // SAFETY: signals are blocked, and this is not that stack: nobody uses it below its top.
         unsafe { on_stack(top, work) }
     } else {
         work()

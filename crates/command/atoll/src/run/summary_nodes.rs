@@ -13,11 +13,11 @@ pub(super) fn write_nodes(out: &mut String, nodes: &[Node]) -> std::fmt::Result 
     }
     let heads = [
         "node", "reads", "writes", "waited", "sent", "inval", "batched", "twins", "diffs", "diffs", "ahead",
-        "used", "stream", "barriers", "at them", "messages", "sent",
+        "used", "stream", "barriers", "at them", "tasks", "messages", "sent",
     ];
     let units = [
         "", "faults", "faults", "s", "pages", "copies", "copies", "pages", "pages", "bytes", "pages",
-        "pages", "pages", "", "s", "sent", "bytes",
+        "pages", "pages", "", "s", "taken", "sent", "bytes",
     ];
     let mut rows = head(heads, units);
     for (number, n) in nodes.iter().enumerate() {
@@ -37,6 +37,7 @@ pub(super) fn write_nodes(out: &mut String, nodes: &[Node]) -> std::fmt::Result 
             count(n.streamed),
             count(n.barriers),
             format!("{:.3}", n.barrier_seconds),
+            count(n.tasks),
             count(n.messages),
             bytes(n.message_bytes),
         ]);

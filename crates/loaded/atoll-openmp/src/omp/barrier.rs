@@ -3,7 +3,7 @@
 //! `parallel` ends regions with one of these; `tasks` reports when the last task is complete.
 
 use super::hooks;
-use super::spread;
+use super::spread::{self, travel};
 use super::tasks;
 use super::team::{Team, Thread, me};
 use crate::wrap::replay;
@@ -64,23 +64,30 @@ impl Barrier {
                 .is_ok()
     }
 
-    /// Opens the barrier if all have arrived in generation `seen`, no task is pending, and no other member opens it.
+    /// Opens the barrier if all have arrived in generation `seen`, no task is pending, and no other member opens it. Returns false if
+    /// a task has come from another node meanwhile: the caller executes it unless another does, and tries again.
     #[inline]
-    fn try_open(&self, team: &Team, seen: u32) {
+    fn try_open(&self, team: &Team, seen: u32) -> bool {
         if !self.claim(team, seen) {
-            return;
+            return true;
         }
         // The region lasts while the barrier is closed, so `spans` is asked of this region and not of the next.
         if team.spans() {
             // One member meets the other nodes for all; the others wait for the generation.
-            spread::barrier(
-                team.barriers.site.swap(0, Ordering::Relaxed),
-                std::ptr::eq(self, &team.barriers.join),
-            );
+            let site = team.barriers.site.load(Ordering::Relaxed);
+            travel::want_tasks(team);
+            if !spread::barrier(site, std::ptr::eq(self, &team.barriers.join)) {
+                travel::was_at_barrier(false);
+                self.claimed.store(seen, Ordering::Release);
+                return false;
+            }
+            travel::was_at_barrier(true);
+            team.barriers.site.store(0, Ordering::Relaxed);
         }
         // Other side: the load in `generation`.
         self.generation.0.store(seen.wrapping_add(1), Ordering::Release);
         team.gate.notify();
+        true
     }
 
     /// Waits for all members and executes tasks meanwhile. With `cancellable`, returns true as soon as the region is cancelled.
@@ -95,7 +102,7 @@ impl Barrier {
             // the last one comes here itself.
             let events = team.tasks.events.load(Ordering::Acquire);
             // Only members that wait here open the barrier: others may be late, and the team in another region.
-            self.try_open(team, seen);
+            let tried = self.try_open(team, seen);
             if open() {
                 return cancellable && team.is_cancelled();
             }
@@ -104,16 +111,17 @@ impl Barrier {
             }
             // A member late to see that the region is over may find tasks of the next one, which it must not execute: taking a
             // queue's lock shows it everything that came before the task.
-            if tasks::execute_any(thread, team, || !open()) {
+            if tasks::execute_any(thread, team, || !open()) || travel::work(thread, team) || !tried {
                 continue;
             }
             let goes_on = || {
                 open()
                     || team.tasks.queued.load(Ordering::SeqCst) != 0
                     || team.tasks.events.load(Ordering::SeqCst) != events
+                    || travel::has_work_for(team)
                     || (cancellable && team.is_cancelled())
             };
-            atoll_nodes::region::wait_parked(|| team.gate.wait_until(goes_on));
+            travel::wait_idle(team, || atoll_nodes::region::wait_parked(|| team.gate.wait_until(goes_on)));
         }
     }
 }
@@ -182,7 +190,7 @@ mod tests {
             team.barriers.join.arrived.0.store(1, Ordering::SeqCst);
             assert!(!team.barriers.join.claim(team, seen), "not all have come");
             team.barriers.join.arrived.0.store(2, Ordering::SeqCst);
-            team.barriers.join.try_open(team, seen);
+            assert!(team.barriers.join.try_open(team, seen));
             assert_eq!(team.barriers.join.generation(), seen.wrapping_add(1));
             // The leader is making the team's next region; the other member looks once more.
             assert!(!team.barriers.join.claim(team, seen));

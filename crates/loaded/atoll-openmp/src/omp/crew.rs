@@ -172,7 +172,7 @@ fn take_part(thread: &Thread, team: &'static Team, id: u32) {
     places::bind_member(thread, team, id);
     if let Some(body) = team.region.body.get() {
         hooks::region_enter(team.key());
-        (body.function)(body.data);
+        spread::stacks::call(thread, team, body.function, body.data);
     }
     barrier::join(thread, team);
 }

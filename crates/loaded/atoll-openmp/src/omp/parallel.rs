@@ -11,7 +11,7 @@ use super::loops::{self, Deal, Plan};
 use super::places;
 use super::spread::decide::Spreading;
 use super::spread::region::{Order, Writers};
-use super::spread::{decide, region as spread_region};
+use super::spread::{decide, region as spread_region, stacks, travel};
 use super::task::Group;
 use super::taskgroup;
 use super::team::{Body, Function, Span, Team, Thread, me};
@@ -83,7 +83,7 @@ fn span(thread: &Thread, wanted: u32, key: Key) -> (Span, u32) {
                 Some(spreading) => {
                     let threads = spreading.division.threads(atoll_nodes::ORIGIN);
                     let iterations = spreading.division.iterations(atoll_nodes::ORIGIN);
-                    (Span::part(threads, iterations, spreading.first_come), threads.count)
+                    (Span::part(threads, iterations, spreading.first_come, spreading.tasks), threads.count)
                 }
                 None => (Span { measured: true, ..Span::default() }, wanted),
             }
@@ -166,6 +166,7 @@ pub(crate) fn launch(thread: &Thread, team: &'static Team, body: Body, call_site
             spread_region::begin(order(thread, team, body, spreading), writers);
         }
     }
+    travel::begin_part(team);
     // SAFETY: the crew is the leader's to use.
     for (worker, id) in unsafe { &*team.crew.get() }.iter().zip(1..team.size.get()) {
         // SAFETY: workers are never freed.
@@ -190,6 +191,7 @@ fn order(thread: &Thread, team: &Team, body: Body, spreading: Spreading) -> Orde
         division: Some(spreading.division),
         cpu: spreading.cpu,
         first_come: spreading.first_come,
+        tasks: spreading.tasks,
         standard: crate::wrap::elsewhere::replaced(),
         plan: Some(plan.to_words()),
         icv: thread.icv(),
@@ -203,7 +205,8 @@ pub(crate) fn take_part_of_region(order: Order) {
     let thread = me();
     thread.set_icv(|icv| *icv = order.icv);
     let (threads, iterations) = order.part(node);
-    let team = open_part(thread, threads.count, 0, Span::part(threads, iterations, order.first_come));
+    let team =
+        open_part(thread, threads.count, 0, Span::part(threads, iterations, order.first_come, order.tasks));
     team.region.extent.set(order.extent);
     team.nesting.teams.set(order.teams);
     team.contention().set_spread(true);
@@ -215,7 +218,7 @@ pub(crate) fn take_part_of_region(order: Order) {
     let function = unsafe { std::mem::transmute::<usize, Function>(order.entry as usize) };
     let body = Body { function, data: order.data as *mut u8, outlined: order.function as usize };
     launch(thread, team, body, order.call_site as usize);
-    (body.function)(body.data);
+    stacks::call(thread, team, body.function, body.data);
     close(thread);
     spread_region::end_part(order.key());
 }

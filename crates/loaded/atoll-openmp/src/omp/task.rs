@@ -18,6 +18,17 @@ pub(crate) const DETACHABLE: u32 = 1;
 pub(crate) const BODY_ENDED: u32 = 2;
 pub(crate) const FULFILLED: u32 = 4;
 
+/// Whether and how a task's arguments can be copied to another place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Packing {
+    /// They stay where they are.
+    Fixed,
+    /// They are so many bytes, aligned so.
+    Bytes { size: usize, align: usize },
+    /// They are a block of `kmp::block`.
+    Block,
+}
+
 /// A task. Implicit tasks lie in their team, explicit ones on the heap in front of their arguments.
 pub(crate) struct Task {
     /// One reference for the task itself until it is complete, and one for each child that still knows it as its parent: a
@@ -42,6 +53,7 @@ pub(crate) struct Task {
     pub(crate) home: Cell<u32>,
     pub(crate) function: Cell<Option<Function>>,
     pub(crate) data: Cell<*mut u8>,
+    pub(crate) packing: Cell<Packing>,
     /// The paged block with the arguments, where they do not lie behind the task.
     block: Cell<*mut c_void>,
     pub(crate) detach: AtomicU32,
@@ -172,6 +184,7 @@ impl Task {
             home: Cell::new(0),
             function: Cell::new(None),
             data: Cell::new(ptr::null_mut()),
+            packing: Cell::new(Packing::Fixed),
             block: Cell::new(ptr::null_mut()),
             detach: AtomicU32::new(0),
             ending: Cell::new(None),
@@ -196,10 +209,16 @@ impl Task {
         unsafe { *self.table.get() = None };
     }
 
-    /// Makes a child of `parent` with room for `size` bytes of arguments, aligned to `align`.
-    pub(crate) fn explicit(thread: &Thread, parent: &Task, size: usize, align: usize) -> *const Task {
-        // A region in such a task may be spread: other nodes then read the arguments.
-        let block = if atoll_nodes::active() && size > 0 && !in_region() {
+    /// Makes a child of `parent` with room for `size` bytes of arguments, aligned to `align`. `stays`: no other node may execute it.
+    pub(crate) fn explicit(
+        thread: &Thread,
+        parent: &Task,
+        (size, align): (usize, usize),
+        stays: bool,
+    ) -> *const Task {
+        // A region in such a task may be spread, and its own tasks may travel: other nodes then read the arguments.
+        let is_read = || !in_region() || (stays && thread.team().sends_tasks());
+        let block = if atoll_nodes::active() && size > 0 && is_read() {
             exports::program_block(size.saturating_add(align))
         } else {
             None
@@ -233,6 +252,11 @@ impl Task {
             memory.cast::<Task>().write(task);
         }
         memory.cast::<Task>()
+    }
+
+    /// Whether the task's arguments lie behind it, in memory that is not paged.
+    pub(crate) fn has_own_arguments(&self) -> bool {
+        self.block.get().is_null()
     }
 
     /// Takes the reference to the parent that a task needs which may outlive its maker's wait for it. Only the thread that
@@ -319,10 +343,10 @@ mod tests {
         let thread = Thread::new(false, false);
         adopt(thread);
         let root = Task::implicit();
-        let first = Task::explicit(thread, &root, 8, 8);
+        let first = Task::explicit(thread, &root, (8, 8), false);
         // SAFETY: the task is over, and nobody uses it.
         unsafe { Task::end_at_once(first) };
-        assert!(ptr::eq(Task::explicit(thread, &root, 8, 8), first));
+        assert!(ptr::eq(Task::explicit(thread, &root, (8, 8), false), first));
     }
 
     #[test]
@@ -330,9 +354,9 @@ mod tests {
         let thread = Thread::new(false, false);
         adopt(thread);
         let root = Task::implicit();
-        let parent = Task::explicit(thread, &root, 8, 8);
+        let parent = Task::explicit(thread, &root, (8, 8), false);
         // SAFETY: the parent is not over yet.
-        let child = Task::explicit(thread, unsafe { &*parent }, 1000, 8);
+        let child = Task::explicit(thread, unsafe { &*parent }, (1000, 8), false);
         // SAFETY: the child is alive; the parent is over, and only the child uses it.
         unsafe {
             (*child).hold_parent();
@@ -340,10 +364,10 @@ mod tests {
             assert!((*child).descends_from(&root));
         }
         assert_eq!(root.references.load(Ordering::Relaxed), 2);
-        assert!(!ptr::eq(Task::explicit(thread, &root, 8, 8), parent));
+        assert!(!ptr::eq(Task::explicit(thread, &root, (8, 8), false), parent));
         // SAFETY: the child is over.
         unsafe { Task::release(child) };
         assert_eq!(root.references.load(Ordering::Relaxed), 1);
-        assert!(ptr::eq(Task::explicit(thread, &root, 8, 8), parent));
+        assert!(ptr::eq(Task::explicit(thread, &root, (8, 8), false), parent));
     }
 }

@@ -61,7 +61,7 @@ fn run(recipe: Recipe, data: *mut u8, wanted: u64, bounds: Loop) {
             GOMP_taskgroup_reduction_register(reductions());
         }
     }
-    let (number, longer, long, short) = deal(bounds.iterations, flags, wanted, u64::from(team.size.get()));
+    let (number, longer, long, short) = deal(bounds.iterations, flags, wanted, u64::from(team.workers()));
     let parent = thread.task();
     let mut start = bounds.start;
     for index in 0..number {

@@ -6,7 +6,8 @@
 use super::depend::{self, Wanted};
 use super::env;
 use super::hooks;
-use super::task::{BODY_ENDED, DETACHABLE, FULFILLED, Group, Task};
+use super::spread::{safety, stacks, travel};
+use super::task::{BODY_ENDED, DETACHABLE, FULFILLED, Group, Packing, Task};
 use super::team::{Function, Team, Thread, me};
 use atoll_memory::futex::{self, Guard, Lock};
 use std::collections::VecDeque;
@@ -45,7 +46,7 @@ pub(crate) fn is_cancelled(team: &Team, group: *const Group) -> bool {
 
 /// Whether the member may queue a task; otherwise it has to execute the task at once.
 pub(crate) fn may_defer(team: &Team, parent: &Task) -> bool {
-    team.size.get() > 1
+    !team.has_one_worker()
         && !parent.is_final.get()
         && (team.tasks.pending.load(Ordering::Relaxed) <= 64 * team.size.get() || !env::throttles_tasks())
 }
@@ -53,7 +54,7 @@ pub(crate) fn may_defer(team: &Team, parent: &Task) -> bool {
 /// Whether a task is left for later that its maker does not wait for.
 pub(crate) fn shall_defer(team: &Team, parent: &Task, detachable: bool, depends: bool) -> bool {
     // In a team of one, only tasks are deferred that wait for an event, or for a task that does.
-    let unfinished = depends && team.size.get() == 1 && parent.children.load(Ordering::Relaxed) != 0;
+    let unfinished = depends && team.has_one_worker() && parent.children.load(Ordering::Relaxed) != 0;
     may_defer(team, parent) || (detachable || unfinished) && !parent.is_final.get()
 }
 
@@ -67,7 +68,7 @@ pub(crate) fn launch(thread: &Thread, task: &'static Task, defer: bool, dependen
     if !defer {
         execute_at_once(thread, team, task);
     } else if ready {
-        if team.size.get() == 1 {
+        if team.has_one_worker() {
             parent.unbegun.fetch_sub(1, Ordering::Relaxed);
             execute(thread, team, task);
         } else {
@@ -79,9 +80,9 @@ pub(crate) fn launch(thread: &Thread, task: &'static Task, defer: bool, dependen
 /// Makes a child of the current task; its arguments are still to be copied.
 pub(crate) fn make(thread: &Thread, recipe: &Recipe, room: bool) -> &'static Task {
     let parent = thread.task();
-    let (size, align) = if room { (recipe.size, recipe.align) } else { (0, 1) };
+    let room = if room { (recipe.size, recipe.align) } else { (0, 1) };
     // SAFETY: just made; lives until it completes.
-    let task = unsafe { &*Task::explicit(thread, parent, size, align) };
+    let task = unsafe { &*Task::explicit(thread, parent, room, !recipe.is_bytes(thread.team())) };
     task.function.set(Some(recipe.function));
     task.is_final.set(parent.is_final.get() || recipe.flags & FLAG_FINAL != 0);
     task.priority.set(recipe.priority);
@@ -90,15 +91,39 @@ pub(crate) fn make(thread: &Thread, recipe: &Recipe, room: bool) -> &'static Tas
     task
 }
 
+impl Recipe {
+    /// May a copy of the arguments' bytes be used elsewhere?
+    fn is_bytes(&self, team: &Team) -> bool {
+        self.copier.is_none_or(|copier| team.sends_tasks() && safety::copies_only(copier as usize))
+    }
+}
+
+/// Whether one of the words at `data` is an address among these `size` bytes.
+///
+/// # Safety
+/// The bytes can be read.
+unsafe fn refers_to_itself(data: *const u8, size: usize) -> bool {
+    let own = data as usize..=data as usize + size;
+    // SAFETY: the caller's promise; gaps may hold anything.
+    (0..size / 8).any(|at| own.contains(&unsafe { data.add(8 * at).cast::<usize>().read_unaligned() }))
+}
+
 /// Copies the arguments into the task's own memory.
 pub(crate) fn copy_arguments(task: &Task, recipe: &Recipe, data: *mut u8) {
     match recipe.copier {
         Some(copier) => {
             copier(task.data.get(), data);
             task.copied.set(true);
+            // SAFETY: the task has so many bytes, which the copier has filled, but for gaps.
+            if recipe.is_bytes(me().team()) && !unsafe { refers_to_itself(task.data.get(), recipe.size) } {
+                task.packing.set(Packing::Bytes { size: recipe.size, align: recipe.align });
+            }
         }
-        // SAFETY: the program gives `size` bytes of arguments, and the task has room for as many.
-        None => unsafe { task.data.get().copy_from_nonoverlapping(data, recipe.size) },
+        None => {
+            // SAFETY: the program gives `size` bytes of arguments, and the task has room for as many.
+            unsafe { task.data.get().copy_from_nonoverlapping(data, recipe.size) };
+            task.packing.set(Packing::Bytes { size: recipe.size, align: recipe.align });
+        }
     }
 }
 
@@ -136,6 +161,7 @@ pub(crate) fn enqueue(team: &Team, task: &Task) {
     if first || !futex::is_crowded() {
         team.turns.wake_up_to(ALL);
     }
+    travel::offer(team);
 }
 
 /// Notes that a task has left its queue and begins.
@@ -148,6 +174,40 @@ fn begin(team: &Team, task: *const Task) -> &'static Task {
     // SAFETY: the task keeps its parent alive.
     unsafe { &*task.parent.get() }.unbegun.fetch_sub(1, Ordering::Relaxed);
     task
+}
+
+/// Takes up to `most` tasks out of the team's queues for which `fits` holds, the oldest of each queue, for other nodes. Queues that
+/// somebody uses now are left out. The caller is the agent: nothing is allocated in a heap of the program's threads.
+pub(crate) fn take_for_others(
+    team: &Team,
+    most: usize,
+    fits: impl Fn(&Task) -> bool,
+    mut each: impl FnMut(&'static Task),
+) {
+    let mut left = most;
+    for member in &team.members[..team.size.get() as usize] {
+        let Some(mut queue) = member.queue.try_lock() else { continue };
+        while left > 0
+            // SAFETY: queued tasks are not complete, and so they are alive.
+            && queue.front().is_some_and(|task| fits(unsafe { &**task }))
+            && let Some(task) = queue.pop_front()
+        {
+            left -= 1;
+            team.tasks.queued.fetch_sub(1, Ordering::SeqCst);
+            // SAFETY: a counted task lives until it completes.
+            let task = unsafe { &*task };
+            // SAFETY: the task keeps its parent alive.
+            unsafe { &*task.parent.get() }.unbegun.fetch_sub(1, Ordering::Relaxed);
+            each(task);
+        }
+    }
+}
+
+/// Queues a task again that `take_for_others` took and that nobody began.
+pub(crate) fn queue_again(team: &Team, task: &Task) {
+    // SAFETY: the task keeps its parent alive.
+    unsafe { &*task.parent.get() }.unbegun.fetch_add(1, Ordering::Relaxed);
+    enqueue(team, task);
 }
 
 /// The most tasks that a member takes over besides the one that it executes.
@@ -233,6 +293,9 @@ pub(crate) fn execute_any(thread: &Thread, team: &'static Team, belongs: impl Fn
 
 /// Executes a counted task, and completes it unless its event is still to come.
 pub(crate) fn execute(thread: &Thread, team: &'static Team, task: &'static Task) {
+    if team.tasks.queued.load(Ordering::Relaxed) != 0 {
+        travel::offer(team);
+    }
     let skip = !task.copied.get() && is_cancelled(team, task.made_in.get());
     if !skip {
         run_body(thread, team, task);
@@ -257,7 +320,7 @@ pub(crate) fn execute(thread: &Thread, team: &'static Team, task: &'static Task)
 /// Queues the next part of an untied task for any member to execute. The task's body asks for this, and then returns.
 pub(crate) fn go_on(thread: &Thread, team: &'static Team, task: &'static Task) {
     task.parts.fetch_add(1, Ordering::AcqRel);
-    if task.deferred.get() && team.size.get() > 1 {
+    if task.deferred.get() && !team.has_one_worker() {
         // SAFETY: the task's reference keeps its parent.
         unsafe { &*task.parent.get() }.unbegun.fetch_add(1, Ordering::Relaxed);
         enqueue(team, task);
@@ -287,7 +350,7 @@ pub(crate) fn end_here(thread: &Thread, team: &'static Team, task: &'static Task
     finish_at_once(thread, team, task);
 }
 
-fn run_body(thread: &Thread, team: &Team, task: &'static Task) {
+pub(crate) fn run_body(thread: &Thread, team: &Team, task: &'static Task) {
     let outer = thread.state.get().task;
     let leaving = thread.leaving.replace(false);
     if leaving {
@@ -296,7 +359,12 @@ fn run_body(thread: &Thread, team: &Team, task: &'static Task) {
     }
     thread.set_task(task);
     if let Some(function) = task.function.get() {
-        function(task.data.get());
+        match task.packing.get() {
+            Packing::Bytes { size, align } if team.sends_tasks() => {
+                stacks::call_with_copy(thread, team, function, (task.data.get(), size, align));
+            }
+            _ => stacks::call(thread, team, function, task.data.get()),
+        }
     }
     thread.update(|state| state.task = outer);
     if leaving {
@@ -309,7 +377,7 @@ fn run_body(thread: &Thread, team: &Team, task: &'static Task) {
 ///
 /// When no task is pending any more, nobody at a barrier is woken: the member that completes the last task comes to the barrier
 /// itself, and opens it if it is the last to come.
-fn complete(team: &Team, task: &'static Task) {
+pub(crate) fn complete(team: &Team, task: &'static Task) {
     depend::complete(team, task);
     if !task.deferred.get() {
         // SAFETY: the task is over, and its parent is the current task.
@@ -342,6 +410,9 @@ pub(crate) fn work_until(thread: &Thread, team: &'static Team, done: impl Fn() -
         if done() {
             return;
         }
+        if travel::settle(team) {
+            continue;
+        }
         let search = if current.unbegun.load(Ordering::Relaxed) != 0 { Search::Deep } else { Search::Near };
         if let Some(task) = take(thread, team, search, |task| task.descends_from(current)) {
             execute(thread, team, task);
@@ -351,6 +422,7 @@ pub(crate) fn work_until(thread: &Thread, team: &'static Team, done: impl Fn() -
             // The tasks are for others.
             team.gate.wake_up_to(1);
         }
+        travel::wait_inside(team);
         team.turns.wait_until(|| done() || team.tasks.events.load(Ordering::SeqCst) != events);
     }
 }

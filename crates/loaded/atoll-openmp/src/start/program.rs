@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use super::forward;
 use crate::omp::spread::served::Served;
+use crate::omp::spread::travel::{self, Travel};
 use crate::omp::spread::wire::{self, Message};
 use crate::omp::spread::{measure, region, tls};
 use crate::wrap::{self, keys, process, raise, replay};
@@ -21,12 +22,13 @@ use crate::{heap, state};
 /// See the module.
 pub(super) struct OpenMp {
     served: Served,
+    travel: Travel,
 }
 
 impl OpenMp {
     /// On one of `nodes` nodes.
     pub(super) fn new(nodes: u32) -> OpenMp {
-        OpenMp { served: Served::new(nodes) }
+        OpenMp { served: Served::new(nodes), travel: Travel::default() }
     }
 }
 
@@ -63,6 +65,9 @@ impl Program for OpenMp {
 
     fn hear(&mut self, from: u32, message: &[u8]) -> bool {
         match wire::decode(message) {
+            Some(Message::Tasks(said)) => return self.travel.heard(from, said),
+            // All else is between the origin and another node.
+            _ if from != ORIGIN && !on_origin() => return false,
             Some(Message::Variables(news)) => return tls::put(&news),
             Some(Message::Actions(actions)) if from == ORIGIN => replay::actions_came(&actions),
             Some(Message::Keys(news)) if from == ORIGIN => keys::news_came(&news),
@@ -73,6 +78,15 @@ impl Program for OpenMp {
             _ => return false,
         }
         true
+    }
+
+    fn speak(&mut self) -> Option<(u32, Vec<u8>)> {
+        let (to, said) = self.travel.speak(atoll_nodes::several()?)?;
+        Some((to, wire::encode(&Message::Tasks(said))))
+    }
+
+    fn has_work(&self) -> bool {
+        travel::has_work()
     }
 
     fn serve(&mut self, what: u8, words: [u64; 3], who: Who) -> Option<[u64; 2]> {

@@ -31,6 +31,10 @@ impl Server {
                 self.peers.send(*to, Packet::Called { by: *by, result, errno, bytes });
                 mail::answer(number, [0; 2]);
             }
+            Kind::Speak => {
+                self.speak();
+                mail::answer(number, [0; 2]);
+            }
             Kind::Region if self.agent.is_settled() => self.begin_region(number),
             // What is asked for ahead: it would take pages from nodes that write them beside others already.
             Kind::Region => self.phase.begins = Some(number),

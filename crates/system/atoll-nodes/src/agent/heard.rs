@@ -27,8 +27,10 @@ impl Server {
                 }
             }
             Packet::Reads => self.pages.direct.is_read_by(from),
-            Packet::Program(message)
-                if (from == ORIGIN || self.me == ORIGIN) && self.program.hear(from, &message) => {}
+            Packet::Program(message) if self.program.hear(from, &message) => {
+                self.speak();
+                self.leave_for_work();
+            }
             Packet::Region(region) if from == ORIGIN => {
                 // Others may be past a barrier while this node waits for differences: the last region is not over here.
                 self.phase.next = Some(region);

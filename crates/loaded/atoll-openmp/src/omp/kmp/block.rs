@@ -4,9 +4,11 @@
 //!
 //! Source: LLVM's openmp/runtime/src/kmp.h, `kmp_task_t` and `kmp_tasking_flags_t`.
 
-use super::super::task::{DETACHABLE, Task};
+use super::super::spread::stacks;
+use super::super::task::{DETACHABLE, Packing, Task};
 use super::super::team::{Thread, me};
 use super::super::{env, tasks};
+use serde::{Deserialize, Serialize};
 use std::mem::offset_of;
 use std::ptr;
 use std::sync::atomic::Ordering;
@@ -79,9 +81,9 @@ impl Block {
         let own = bytes.max(offset_of!(Block, destructors)).next_multiple_of(8);
         let parent = thread.task();
         let all = own + shareds;
+        let room = (size_of::<Header>() + all, align_of::<Header>());
         // SAFETY: the task was just made, and lives until it completes.
-        let task =
-            unsafe { &*Task::explicit(thread, parent, size_of::<Header>() + all, align_of::<Header>()) };
+        let task = unsafe { &*Task::explicit(thread, parent, room, stays(flags)) };
         let header = task.data.get().cast::<Header>();
         let block = header.wrapping_add(1).cast::<Block>();
         // SAFETY: the task's memory has room for the header and the block.
@@ -97,10 +99,11 @@ impl Block {
         task.is_final.set(parent.is_final.get() || flags & FINAL != 0);
         task.team.set(thread.state.get().team);
         task.home.set(thread.id());
+        task.packing.set(Packing::Block);
         if flags & DESTRUCTORS != 0 {
             task.ending.set(Some(destroy));
         }
-        if flags & (TIED | PROXY) == 0 {
+        if is_untied(flags) {
             task.untied.set(true);
         }
         if flags & PROXY != 0 {
@@ -125,13 +128,83 @@ impl Block {
     }
 }
 
+/// A block on its way to another node.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Packed {
+    flags: u32,
+    /// The bytes of the block with what follows it, and of the shared variables' addresses among them.
+    shareds: u64,
+    #[serde(with = "serde_bytes")]
+    content: Vec<u8>,
+}
+
+/// Copies the block of a task that nobody has begun, for another node.
+pub(crate) fn pack(task: &Task) -> Packed {
+    let block = task.data.get().cast::<Block>();
+    let header = Block::header(block);
+    // SAFETY: the block has so many bytes, and the program has filled it.
+    let content = unsafe { std::slice::from_raw_parts(block.cast::<u8>(), header.bytes) }.to_vec();
+    Packed { flags: header.flags, shareds: header.shareds as u64, content }
+}
+
+/// Makes a child of the current task with the block of a task that came from another node.
+pub(crate) fn unpack(thread: &Thread, packed: &Packed) -> &'static Task {
+    let (bytes, shareds) = (packed.content.len(), packed.shareds as usize);
+    let new = Block::make(thread, packed.flags, bytes - shareds.min(bytes), shareds, None);
+    // SAFETY: the new block has as many bytes, as both nodes round them the same; the addresses of shared variables lie at the same
+    // place in both.
+    unsafe {
+        let shareds = (*new).shareds;
+        ptr::copy_nonoverlapping(packed.content.as_ptr(), new.cast::<u8>(), bytes);
+        (*new).shareds = shareds;
+    }
+    let task = Block::task(new);
+    task.parts.store(1, Ordering::Relaxed);
+    task
+}
+
+fn is_untied(flags: u32) -> bool {
+    flags & (TIED | PROXY) == 0
+}
+
+/// Whether only the node that made the task may execute it.
+fn stays(flags: u32) -> bool {
+    flags & (DESTRUCTORS | PROXY) != 0 || is_untied(flags)
+}
+
 /// Executes a task's body, or its next part.
 extern "C" fn run(place: *mut u8) {
     let block = place.cast::<Block>();
+    let thread = me();
+    let header = Block::header(block);
+    // The task's own variables lie in its block, and tasks that it makes may use them on other nodes.
+    if thread.team().sends_tasks() && !stays(header.flags) && Block::task(block).has_own_arguments() {
+        let bytes = size_of::<Header>() + header.bytes;
+        return stacks::with_room(bytes, align_of::<Header>(), |room| run_copy(thread, block, room));
+    }
+    run_in_place(thread, block);
+}
+
+fn run_in_place(thread: &Thread, block: *mut Block) {
     // SAFETY: the program has filled the block, before it sent the task off.
     if let Some(routine) = unsafe { (*block).routine } {
-        routine(me().kmp.number(), block);
+        routine(thread.kmp.number(), block);
     }
+}
+
+/// Executes the body of a task on a copy of its block, which all nodes see.
+fn run_copy(thread: &Thread, block: *mut Block, room: *mut u8) {
+    let header = Block::header(block);
+    let copy = room.cast::<Header>().wrapping_add(1).cast::<Block>();
+    // SAFETY: the room has that many bytes behind a header; the addresses of shared variables lie at the same place in both.
+    unsafe {
+        let begin = ptr::from_ref(header).cast::<u8>();
+        ptr::copy_nonoverlapping(begin, room, size_of::<Header>() + header.bytes);
+        if header.shareds != 0 {
+            (*copy).shareds = copy.cast::<u8>().add(header.bytes - header.shareds);
+        }
+    }
+    run_in_place(thread, copy);
 }
 
 /// Destroys the task's variables.

@@ -4,7 +4,7 @@
 //! family of entry points has a file. The thread numbers that callers pass are ignored: the runtime knows its calling thread.
 
 mod atomics;
-mod block;
+pub(crate) mod block;
 mod calls;
 mod cancel;
 mod dependences;

@@ -199,9 +199,9 @@ fn give(thread: &Thread, items: Vec<Item>, common: *const Common) {
 
 fn init(items: Vec<Item>) -> *const Group {
     let thread = me();
-    let threads = thread.team().size.get();
-    if threads > 1 {
-        let common = Common::new(&items, threads, 1);
+    let team = thread.team();
+    if !team.has_one_worker() {
+        let common = Common::new(&items, team.size.get(), 1);
         give(thread, items, common);
     }
     group(thread)
@@ -279,7 +279,7 @@ extern "C" fn __kmpc_task_reduction_modifier_fini(_: *const Location, _: i32, _s
 #[unsafe(no_mangle)]
 extern "C" fn __kmpc_task_reduction_get_th_data(_: i32, named: *const Group, address: usize) -> usize {
     let thread = me();
-    if thread.team().size.get() == 1 {
+    if thread.team().has_one_worker() {
         return address;
     }
     let mut at = if named.is_null() { group(thread) } else { named };

@@ -99,7 +99,7 @@ fn run(
         let parts = match clauses.schedule {
             GRAINSIZE => deal(iterations, FLAG_GRAINSIZE | strict, clauses.number, 1),
             TASKS => deal(iterations, 0, clauses.number, 1),
-            _ => deal(iterations, 0, 10 * u64::from(team.size.get()), 1),
+            _ => deal(iterations, 0, 10 * u64::from(team.workers()), 1),
         };
         all.run(parts, clauses.deferrable);
     }

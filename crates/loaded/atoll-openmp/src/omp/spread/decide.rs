@@ -36,6 +36,8 @@ pub(crate) struct Spreading {
     pub(crate) first_come: bool,
     /// Workers' CPU time is wanted.
     pub(crate) cpu: bool,
+    /// Its tasks may be executed by other nodes than the one that makes them.
+    pub(crate) tasks: bool,
     /// Whether it is calmed where its pages go to and fro.
     pub(crate) calming: Calming,
 }
@@ -88,12 +90,18 @@ fn origin_cpus() -> u32 {
     *CPUS.get_or_init(cpus::available)
 }
 
+/// May other nodes execute the region's tasks? A variable that each thread has for itself is another one there.
+fn travel(safety: &safety::Safety) -> bool {
+    safety.tasks && may_move()
+}
+
 /// The value of `Settings::placing` with which every region begins on all nodes.
 const SPREAD: u32 = 2;
 
 /// What is known of a region of `threads` threads before it runs.
-fn hope(threads: u32, how: How, settings: &Settings) -> Hope {
-    let at_home = how == How::Single && settings.placing != SPREAD;
+fn hope(threads: u32, safety: &safety::Safety, settings: &Settings) -> Hope {
+    // Tasks only go where a node has nothing to do.
+    let at_home = safety.how == How::Single && !travel(safety) && settings.placing != SPREAD;
     let here = if settings.placing == 0 { origin_cpus() } else { settings.all_cpus / settings.nodes.max(1) };
     let all = settings.all_cpus.max(here);
     Hope { origin_workers: threads.min(here), all_workers: threads.min(all), at_home }
@@ -126,7 +134,7 @@ pub(crate) fn begin(key: Key, threads: u32, nodes: u32) -> Option<Spreading> {
         return alone(RunReason::Library, false);
     }
     let settings = &control.settings;
-    let hope = hope(threads, safety.how, settings);
+    let hope = hope(threads, safety, settings);
     let may_be_alone = settings.home_alone != 0 && !races::wanted();
     // It is so in every run: all its threads are the same workers in each. Pages of limited near memory may gain by more nodes.
     if may_be_alone && !hope.promises() && settings.near_bytes == u64::MAX {
@@ -181,7 +189,8 @@ pub(crate) fn begin(key: Key, threads: u32, nodes: u32) -> Option<Spreading> {
         _ => Calming::Watched,
     };
     let cpu = go.is_some_and(|go| go.measure);
-    let spread = Spreading { many, phases, division, first_come, cpu, calming };
+    let tasks = travel(safety);
+    let spread = Spreading { many, phases, division, first_come, cpu, tasks, calming };
     *run =
         Some(Run { key, began: now, spread: Some(spread), free: go.is_some(), threads, nodes, invalidated });
     Some(spread)

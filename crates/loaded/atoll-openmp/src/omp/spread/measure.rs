@@ -56,6 +56,13 @@ fn own(control: &'static Control) -> &'static NodeFigures {
     &control.nodes[control.settings.node as usize]
 }
 
+/// This node executed a task of another.
+pub(super) fn took_task() {
+    if let Some(control) = state::control() {
+        own(control).add(NodeCount::Tasks, 1);
+    }
+}
+
 /// The part begins, of so many workers; their CPU time is wanted if `cpu`.
 pub(super) fn begin(workers: u32, cpu: bool) {
     let Some(control) = state::control() else { return };

@@ -2,7 +2,8 @@
 //!
 //! `parallel` asks `decide` how a region runs, by its code (`safety`) and by what it took (`measure`); `division` says who gets what,
 //! `region` carries the order to the other nodes and leads their parts. `served` is what the origin hands out for all nodes, with
-//! `chunks`, `singles` and `pools`; `tls` sends the main thread's variables; `wire` has what the nodes' runtimes say to each other.
+//! `chunks`, `singles` and `pools`; `travel` has other nodes execute tasks, for which `stacks` gives workers stacks that all nodes see;
+//! `tls` sends the main thread's variables; `wire` has what the nodes' runtimes say to each other.
 //! Pages, barriers and locks are the node's (`atoll-nodes`).
 //!
 //! Source: the Popcorn paper, section 2; the barrelfish paper, chapter 7.
@@ -13,10 +14,12 @@ pub(crate) mod division;
 pub(crate) mod measure;
 pub(crate) mod pools;
 pub(crate) mod region;
-mod safety;
+pub(crate) mod safety;
 pub(crate) mod served;
 mod singles;
+pub(crate) mod stacks;
 pub(crate) mod tls;
+pub(crate) mod travel;
 pub(crate) mod wire;
 
 use atoll_nodes::ask;
@@ -59,10 +62,12 @@ pub(crate) fn take_single(number: u64) -> bool {
     served::ask(Service::Single, [number, 0, 0])[0] != 0
 }
 
-/// All workers of this node are at the barrier from which they go on to `site` (0: not told); returns when those of all nodes
-/// were. `last`: it ends the region.
-pub(crate) fn barrier(site: usize, last: bool) {
+/// All workers of this node are at the barrier from which they go on to `site` (0: not told); returns true when those of all nodes
+/// were, false if a task has come to be executed before. `last`: it ends the region.
+pub(crate) fn barrier(site: usize, last: bool) -> bool {
     crate::wrap::stdio::flush_standard();
     crate::wrap::elsewhere::forget();
-    measure::barrier(last, || ask::barrier(site, last));
+    let mut open = false;
+    measure::barrier(last, || open = ask::barrier(site, last));
+    open
 }

@@ -37,6 +37,8 @@ pub(crate) struct Order {
     pub(crate) cpu: bool,
     /// The first thread that comes to a `single` has it, on whichever node.
     pub(crate) first_come: bool,
+    /// Its tasks may be executed by other nodes than the one that makes them.
+    pub(crate) tasks: bool,
     /// Bits of the origin's standard descriptors that are other files than before.
     pub(crate) standard: u8,
     /// The loop that the region is: start, step, end, count, chunk, and how it is dealt.
@@ -99,6 +101,7 @@ static ORDER: Lock<Order> = Lock::new(Order {
     division: None,
     cpu: false,
     first_come: false,
+    tasks: false,
     standard: 0,
     plan: None,
     icv: Icv::initial(1),

@@ -41,6 +41,8 @@ pub(crate) struct Safety {
     pub(crate) phases: SinglePhases,
     /// Threads wait for nothing but barriers.
     pub(crate) plain: bool,
+    /// Its threads make tasks, which other nodes may execute.
+    pub(crate) tasks: bool,
     /// Threads look in a loop whether others have stored something.
     pub(crate) waits: bool,
     /// The reason why it may not be done with more.
@@ -59,6 +61,20 @@ pub(crate) fn of(function: usize) -> &'static Safety {
         let safety = loaded::with_code(&[], |code| judge(&code.reach(function as u64)));
         let unknown = || single(RunReason::Code, function as u64, "no code".into());
         Box::leak(Box::new(safety.unwrap_or_else(unknown)))
+    })
+}
+
+/// Does the compiler's function that copies a task's arguments do nothing else? Then other nodes may have the bytes; a constructor
+/// of C++ may do anything.
+pub(crate) fn copies_only(copier: usize) -> bool {
+    static KNOWN: Lock<BTreeMap<usize, bool>> = Lock::new(BTreeMap::new());
+    *KNOWN.lock().entry(copier).or_insert_with(|| {
+        let copies = |name: &String| matches!(name.as_str(), "memcpy" | "memmove");
+        loaded::with_code(&[], |code| {
+            let reach = code.reach(copier as u64);
+            reach.findings.is_empty() && reach.calls.keys().all(copies)
+        })
+        .unwrap_or(false)
     })
 }
 
@@ -105,12 +121,18 @@ const SYNCHRONISE: [&str; 15] = [
     "__kmpc_unset_",
 ];
 
+/// Entry points that make tasks.
+const TASKS: [&str; 4] = ["GOMP_task", "__kmpc_omp_task", "__kmpc_task", "__kmpc_omp_target_task"];
+/// The entry point by which a task is completed from elsewhere: an event is known to its task's node only.
+const EVENTS: [&str; 1] = ["omp_fulfill_event"];
+
 fn begins(name: &str, list: &[&str]) -> bool {
     list.iter().any(|begin| name.starts_with(begin))
 }
 
 fn single(why: RunReason, address: u64, text: String) -> Safety {
-    Safety { how: How::Single, phases: SinglePhases::NONE, plain: false, waits: false, why, address, text }
+    let phases = SinglePhases::NONE;
+    Safety { how: How::Single, phases, plain: false, tasks: false, waits: false, why, address, text }
 }
 
 fn judge(reach: &Reach) -> Safety {
@@ -134,7 +156,11 @@ fn judge(reach: &Reach) -> Safety {
         },
     };
     let waits = reach.findings.iter().any(|finding| finding.kind == Kind::Wait);
+    let makes_tasks = call(&TASKS).is_some();
+    let tasks = makes_tasks && call(&EVENTS).is_none();
     match single_phases(&reach.phases) {
+        // A task runs on any node, while others wait at a barrier that ends another phase.
+        _ if makes_tasks => Safety { tasks, waits, ..safety },
         Some(phases) => Safety { how: How::Many, phases, waits, ..safety },
         None => Safety { waits, ..safety },
     }

@@ -5,6 +5,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::measure::{Counted, Told};
+use super::travel;
 use crate::wrap::keys;
 
 /// Bytes of the program's memory: their address, and what they are now.
@@ -26,6 +27,8 @@ pub(crate) enum Message {
     Keys(keys::News),
     /// To the origin, before a region's last barrier: the measure of the node's part.
     Part(Told),
+    /// Of tasks that travel.
+    Tasks(travel::Said),
     /// To the origin, at the end: the node's counts of each region.
     Counted(Vec<Counted>),
 }

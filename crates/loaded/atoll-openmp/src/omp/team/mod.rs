@@ -166,6 +166,22 @@ impl Team {
         self.span.get().threads != 0
     }
 
+    /// Whether other nodes may execute this team's tasks.
+    #[inline]
+    pub(crate) fn sends_tasks(&self) -> bool {
+        self.span.get().tasks
+    }
+
+    /// Whether the team's tasks are executed by one thread only.
+    pub(crate) fn has_one_worker(&self) -> bool {
+        self.size.get() == 1 && !self.sends_tasks()
+    }
+
+    /// The number of threads that may execute the team's tasks.
+    pub(crate) fn workers(&self) -> u32 {
+        if self.sends_tasks() { self.threads() } else { self.size.get() }
+    }
+
     /// The number of threads of the whole team: `omp_get_num_threads`.
     #[inline]
     pub(crate) fn threads(&self) -> u32 {

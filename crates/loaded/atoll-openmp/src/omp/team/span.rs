@@ -15,13 +15,15 @@ pub(crate) struct Span {
     pub(crate) iterations: Share,
     /// Whether the first thread of any node that comes to a `single` executes it, instead of the origin's first.
     pub(crate) first_come: bool,
+    /// Whether tasks of this part may be executed by other nodes, and theirs here.
+    pub(crate) tasks: bool,
     /// Whether the region is being measured.
     pub(crate) measured: bool,
 }
 
 impl Span {
     /// One node's part of a region.
-    pub(crate) fn part(threads: Share, iterations: Share, first_come: bool) -> Span {
-        Span { first: threads.first, threads: threads.of, iterations, first_come, measured: true }
+    pub(crate) fn part(threads: Share, iterations: Share, first_come: bool, tasks: bool) -> Span {
+        Span { first: threads.first, threads: threads.of, iterations, first_come, tasks, measured: true }
     }
 }

@@ -51,6 +51,8 @@ pub(crate) struct Thread {
     pub(crate) first: bool,
     /// Whether no other process sees this thread's stack, so that its regions have no other member.
     pub(crate) alone: bool,
+    /// The end of the stack on which a worker executes regions whose tasks travel; 0: it has none yet.
+    pub(crate) paged_stack: Cell<usize>,
     /// Memory of tasks that ended, for the thread's next ones.
     pub(crate) blocks: Blocks,
     /// The state of `kmp` for the thread.
@@ -146,6 +148,7 @@ impl Thread {
             place: Cell::new(-1),
             first,
             alone,
+            paged_stack: Cell::new(0),
             blocks: Blocks::new(),
             kmp: kmp::Kept::new(),
         }))
