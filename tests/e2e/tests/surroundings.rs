@@ -509,3 +509,52 @@ fn a_programs_own_limits_were_those_of_the_arena() {
         }
     }
 }
+
+/// Asks the kernel to page out what process `pid` has of atoll's files of pages, as it does where it looks for memory itself. False:
+/// it may not be asked.
+fn page_out(pid: i32) -> bool {
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+    let range = |line: &str| {
+        let (start, end) = line.split_once(' ')?.0.split_once('-')?;
+        let [start, end] = [start, end].map(|at| usize::from_str_radix(at, 16).unwrap_or(0));
+        Some(libc::iovec { iov_base: start as *mut libc::c_void, iov_len: end - start })
+    };
+    let ranges: Vec<_> = maps.lines().filter(|line| line.contains("atoll-arena")).filter_map(range).collect();
+    // SAFETY: plain system calls; the ranges are another process's, whose pages stay what they are.
+    unsafe {
+        let process = libc::syscall(libc::SYS_pidfd_open, pid, 0);
+        if process < 0 {
+            return true;
+        }
+        let asked = ranges.chunks(512).all(|some| {
+            libc::syscall(
+                libc::SYS_process_madvise,
+                process,
+                some.as_ptr(),
+                some.len(),
+                libc::MADV_PAGEOUT,
+                0,
+            ) >= 0
+                || std::io::Error::last_os_error().raw_os_error() != Some(libc::EPERM)
+        });
+        libc::close(process as i32);
+        asked
+    }
+}
+
+/// The kernel unmaps pages when it looks for memory to page out, pinned by atoll or not: `pread` gave less than a file has.
+#[test]
+fn reads_ended_where_the_kernel_had_paged_out() {
+    for way in ["--page-tables private --page 64K", "--page-tables private", "--page-tables shared"] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let run = Atoll::new(helper("files.c")).arg(".").folder(folder.path());
+        let run = run.with(&format!("--near 16M --workers 2 {way}")).limit(120).start();
+        for _ in 0..25 {
+            std::thread::sleep(std::time::Duration::from_millis(30));
+            if !run.others().into_iter().all(page_out) {
+                skip!("asking the kernel to page out another process's memory needs root");
+            }
+        }
+        run.end().exits(0);
+    }
+}

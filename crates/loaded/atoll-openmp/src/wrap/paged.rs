@@ -8,6 +8,7 @@
 
 use atoll_memory::layout;
 use atoll_memory::pager::Pager;
+use atoll_memory::sys::syscall;
 
 use crate::state::{self, SignalsBlocked};
 
@@ -129,7 +130,6 @@ pub(super) enum Kind {
 
 /// The kind of descriptor `fd`.
 pub(super) fn kind(fd: i32) -> Kind {
-    use atoll_memory::sys::syscall;
     // SAFETY: plain data, valid for writes.
     unsafe {
         let mut st: libc::stat = std::mem::zeroed();
@@ -218,8 +218,18 @@ fn in_pieces(
         let n = if copies {
             in_one(at, to - at, write, &mut |copy, len, _| call(copy, len, at - start))
         } else {
-            let _hold = pin(pager, at, to - at, write);
-            call(at, to - at, at - start)
+            let n = {
+                let _hold = pin(pager, at, to - at, write);
+                call(at, to - at, at - start)
+            };
+            let got = n.max(0) as usize;
+            if (goes_on || got == 0) && ended_at_fault(n, at, to) {
+                let from = at + got;
+                let rest = in_one(from, to - from, write, &mut |copy, len, _| call(copy, len, from - start));
+                if got > 0 { (got as isize) + rest.max(0) } else { rest }
+            } else {
+                n
+            }
         };
         if n < 0 {
             return if at > start { (at - start) as isize } else { n };
@@ -230,6 +240,38 @@ fn in_pieces(
         }
     }
     (at - start) as isize
+}
+
+/// Whether a transfer for `at..to`, which came to `n`, ended where the kernel had unmapped a page. Pinned or not, it does so where it
+/// looks for memory to page out, and it does not map a page again by itself that is registered with userfaultfd.
+fn ended_at_fault(n: isize, at: usize, to: usize) -> bool {
+    let is_short = if n < 0 { last_error() == Some(libc::EFAULT) } else { at + (n as usize) < to };
+    is_short && is_unmapped(at + n.max(0) as usize)
+}
+
+fn last_error() -> Option<i32> {
+    std::io::Error::last_os_error().raw_os_error()
+}
+
+/// Is nothing mapped at `address` in the caller's page table?
+#[cold]
+fn is_unmapped(address: usize) -> bool {
+    /// The bytes of a page's entry in `/proc/self/pagemap`, and the bit in it that says that it is mapped.
+    const ENTRY: usize = 8;
+    const PRESENT: u64 = 1 << 63;
+    /// The bytes of the kernel's pages.
+    const PAGE: usize = 4096;
+    let open =
+        [libc::AT_FDCWD as usize, c"/proc/self/pagemap".as_ptr() as usize, libc::O_CLOEXEC as usize, 0, 0, 0];
+    let mut entry = 0_u64;
+    // SAFETY: the path is a string, the entry is valid for writes, and the descriptor is ours.
+    unsafe {
+        let Ok(fd) = syscall(libc::SYS_openat, open) else { return false };
+        let read = [fd, (&raw mut entry) as usize, ENTRY, address / PAGE * ENTRY, 0, 0];
+        let known = syscall(libc::SYS_pread64, read) == Ok(ENTRY);
+        let _ = syscall(libc::SYS_close, [fd, 0, 0, 0, 0, 0]);
+        known && entry & PRESENT == 0
+    }
 }
 
 /// The end of the piece that is pinned from `at` on, of a call for `len` bytes up to `end`. It is at a page boundary, so that
