@@ -90,18 +90,19 @@ fn origin_cpus() -> u32 {
     *CPUS.get_or_init(cpus::available)
 }
 
-/// May other nodes execute the region's tasks? A variable that each thread has for itself is another one there.
-fn travel(safety: &safety::Safety) -> bool {
-    safety.tasks && may_move()
+/// May other nodes execute the region's tasks? A variable that each thread has for itself is another one there. Small tasks take many
+/// times as long there as here, and nothing measures yet which do: the user has to want all regions on all nodes.
+fn travel(safety: &safety::Safety, settings: &Settings) -> bool {
+    let is_wanted = settings.home_alone == 0 || settings.placing == SPREAD;
+    is_wanted && safety.tasks && may_move()
 }
 
 /// The value of `Settings::placing` with which every region begins on all nodes.
 const SPREAD: u32 = 2;
 
 /// What is known of a region of `threads` threads before it runs.
-fn hope(threads: u32, safety: &safety::Safety, settings: &Settings) -> Hope {
-    // Tasks only go where a node has nothing to do.
-    let at_home = safety.how == How::Single && !travel(safety) && settings.placing != SPREAD;
+fn hope(threads: u32, how: How, settings: &Settings) -> Hope {
+    let at_home = how == How::Single && settings.placing != SPREAD;
     let here = if settings.placing == 0 { origin_cpus() } else { settings.all_cpus / settings.nodes.max(1) };
     let all = settings.all_cpus.max(here);
     Hope { origin_workers: threads.min(here), all_workers: threads.min(all), at_home }
@@ -134,7 +135,7 @@ pub(crate) fn begin(key: Key, threads: u32, nodes: u32) -> Option<Spreading> {
         return alone(RunReason::Library, false);
     }
     let settings = &control.settings;
-    let hope = hope(threads, safety, settings);
+    let hope = hope(threads, safety.how, settings);
     let may_be_alone = settings.home_alone != 0 && !races::wanted();
     // It is so in every run: all its threads are the same workers in each. Pages of limited near memory may gain by more nodes.
     if may_be_alone && !hope.promises() && settings.near_bytes == u64::MAX {
@@ -189,7 +190,7 @@ pub(crate) fn begin(key: Key, threads: u32, nodes: u32) -> Option<Spreading> {
         _ => Calming::Watched,
     };
     let cpu = go.is_some_and(|go| go.measure);
-    let tasks = travel(safety);
+    let tasks = travel(safety, settings);
     let spread = Spreading { many, phases, division, first_come, cpu, tasks, calming };
     *run =
         Some(Run { key, began: now, spread: Some(spread), free: go.is_some(), threads, nodes, invalidated });
