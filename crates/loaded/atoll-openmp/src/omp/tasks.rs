@@ -80,9 +80,13 @@ pub(crate) fn launch(thread: &Thread, task: &'static Task, defer: bool, dependen
 /// Makes a child of the current task; its arguments are still to be copied.
 pub(crate) fn make(thread: &Thread, recipe: &Recipe, room: bool) -> &'static Task {
     let parent = thread.task();
-    let room = if room { (recipe.size, recipe.align) } else { (0, 1) };
+    let (size, align) = if room { (recipe.size, recipe.align) } else { (0, 1) };
+    let is_bytes = room && recipe.is_bytes(thread.team());
     // SAFETY: just made; lives until it completes.
-    let task = unsafe { &*Task::explicit(thread, parent, room, !recipe.is_bytes(thread.team())) };
+    let task = unsafe { &*Task::explicit(thread, parent, (size, align), !is_bytes) };
+    if is_bytes {
+        task.packing.set(Packing::Bytes { size, align });
+    }
     task.function.set(Some(recipe.function));
     task.is_final.set(parent.is_final.get() || recipe.flags & FLAG_FINAL != 0);
     task.priority.set(recipe.priority);
@@ -115,15 +119,13 @@ pub(crate) fn copy_arguments(task: &Task, recipe: &Recipe, data: *mut u8) {
             copier(task.data.get(), data);
             task.copied.set(true);
             // SAFETY: the task has so many bytes, which the copier has filled, but for gaps.
-            if recipe.is_bytes(me().team()) && !unsafe { refers_to_itself(task.data.get(), recipe.size) } {
-                task.packing.set(Packing::Bytes { size: recipe.size, align: recipe.align });
+            let refers = || unsafe { refers_to_itself(task.data.get(), recipe.size) };
+            if task.packing.get() != Packing::Fixed && refers() {
+                task.packing.set(Packing::Fixed);
             }
         }
-        None => {
-            // SAFETY: the program gives `size` bytes of arguments, and the task has room for as many.
-            unsafe { task.data.get().copy_from_nonoverlapping(data, recipe.size) };
-            task.packing.set(Packing::Bytes { size: recipe.size, align: recipe.align });
-        }
+        // SAFETY: the program gives `size` bytes of arguments, and the task has room for as many.
+        None => unsafe { task.data.get().copy_from_nonoverlapping(data, recipe.size) },
     }
 }
 

@@ -245,12 +245,9 @@ fn in_pieces(
 /// Whether a transfer for `at..to`, which came to `n`, ended where the kernel had unmapped a page. Pinned or not, it does so where it
 /// looks for memory to page out, and it does not map a page again by itself that is registered with userfaultfd.
 fn ended_at_fault(n: isize, at: usize, to: usize) -> bool {
-    let is_short = if n < 0 { last_error() == Some(libc::EFAULT) } else { at + (n as usize) < to };
+    let error = std::io::Error::last_os_error().raw_os_error();
+    let is_short = if n < 0 { error == Some(libc::EFAULT) } else { at + (n as usize) < to };
     is_short && is_unmapped(at + n.max(0) as usize)
-}
-
-fn last_error() -> Option<i32> {
-    std::io::Error::last_os_error().raw_os_error()
 }
 
 /// Is nothing mapped at `address` in the caller's page table?

@@ -117,14 +117,23 @@ impl Block {
         let header = Block::header(block);
         let new =
             Block::make(thread, header.flags, header.bytes - header.shareds, header.shareds, header.routine);
-        // SAFETY: both blocks have that many bytes; the addresses of shared variables lie at the same place in both.
-        unsafe {
-            let shareds = (*new).shareds;
-            ptr::copy_nonoverlapping(block.cast::<u8>(), new.cast::<u8>(), header.bytes);
-            (*new).shareds = shareds;
-        }
+        // SAFETY: both blocks have that many bytes.
+        unsafe { Block::fill(new, block.cast(), header.bytes) };
         Block::settle(new);
         new
+    }
+
+    /// Gives a new block the content of another. The pointer to the addresses of shared variables stays the new block's own.
+    ///
+    /// # Safety
+    /// Both have `bytes` bytes, and the addresses of shared variables lie at the same place in both.
+    unsafe fn fill(new: *mut Block, content: *const u8, bytes: usize) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let shareds = (*new).shareds;
+            content.copy_to_nonoverlapping(new.cast::<u8>(), bytes);
+            (*new).shareds = shareds;
+        }
     }
 }
 
@@ -151,13 +160,8 @@ pub(crate) fn pack(task: &Task) -> Packed {
 pub(crate) fn unpack(thread: &Thread, packed: &Packed) -> &'static Task {
     let (bytes, shareds) = (packed.content.len(), packed.shareds as usize);
     let new = Block::make(thread, packed.flags, bytes - shareds.min(bytes), shareds, None);
-    // SAFETY: the new block has as many bytes, as both nodes round them the same; the addresses of shared variables lie at the same
-    // place in both.
-    unsafe {
-        let shareds = (*new).shareds;
-        ptr::copy_nonoverlapping(packed.content.as_ptr(), new.cast::<u8>(), bytes);
-        (*new).shareds = shareds;
-    }
+    // SAFETY: the new block has as many bytes, as both nodes round them the same.
+    unsafe { Block::fill(new, packed.content.as_ptr(), bytes) };
     let task = Block::task(new);
     task.parts.store(1, Ordering::Relaxed);
     task

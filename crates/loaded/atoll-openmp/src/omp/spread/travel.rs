@@ -1,11 +1,11 @@
 //! Tasks that travel: a node whose workers have nothing to do executes tasks that other nodes have queued.
 //!
 //! A node with a worker that is idle at a barrier is *hungry* and says so to all others, once. Whoever has tasks in its queues gives half
-//! of them, the oldest, or gives back half of those that it has from the hungry node and has not begun. Who gives
-//! counts them as pending until their node says that they are done; so no barrier opens meanwhile, though the hungry node has
+//! of them, the oldest, or gives back half of those that it has from the hungry node and has not begun. The node that gave tasks
+//! counts them as pending until it is told that they are done. So no barrier opens meanwhile, though the hungry node has
 //! arrived there already: its workers leave the barrier and come again (`atoll_nodes::Program::has_work`). A task that came is done
-//! when all that it made is done. Workers that wait inside a task may not begin tasks that are not its descendants, so they give
-//! back what came for nobody: two nodes could wait for each other's tasks otherwise.
+//! when all that it made is done. A worker that waits inside a task may only begin that task's descendants. So it gives back tasks that
+//! came and that no idle worker can begin: two nodes could wait for each other's tasks otherwise.
 //!
 //! `tasks` has the queues, `barrier` and `tasks` call this; `start::program` gives it the agent's turn. A task's arguments are in the
 //! message, all else that it uses is the program's coherent memory, workers' stacks included (`stacks`). Pages have one writer at a
@@ -13,12 +13,11 @@
 //!
 //! Rules for what the agent calls (`speak`, `heard`): as for the agent. Locks that the agent waits for are held off paged stacks.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use atoll_memory::futex::Lock;
-use atoll_memory::layout::MAX_NODES;
 use atoll_nodes::region::has_thrashed;
 use atoll_nodes::{ask, clock, stack};
 use serde::{Deserialize, Serialize};
@@ -75,37 +74,38 @@ const MOST: usize = 64;
 const TOGETHER: usize = 8;
 /// A task that takes longer is told at once.
 const LONG_NS: u64 = 50_000;
-/// What nobody's barrier is.
-const NEVER: u32 = u32::MAX;
 
 /// The barriers of all nodes that this one has passed: the same number on each.
 static PASSED: AtomicU32 = AtomicU32::new(0);
-/// This node is hungry, and the others have not been told; and whether it was hungry since something came last.
+/// This node is hungry, and the agent has yet to tell the others.
 static WANTS: AtomicBool = AtomicBool::new(false);
+/// This node has been hungry since tasks came last.
 static WANTED: AtomicBool = AtomicBool::new(false);
-/// The same for a worker that waits for tasks that are away, and how many these are.
-static RECALLS: AtomicBool = AtomicBool::new(false);
-static RECALLED: AtomicBool = AtomicBool::new(false);
+/// The number of this node's tasks that other nodes have.
 static AWAY: AtomicUsize = AtomicUsize::new(0);
+/// A worker waits for tasks that are away, and the agent has yet to recall them.
+static RECALLS: AtomicBool = AtomicBool::new(false);
+/// A worker has waited for tasks that are away since one of them left or came back last.
+static RECALLED: AtomicBool = AtomicBool::new(false);
 /// The time before which nobody tries again to give tasks.
 static NOT_BEFORE: AtomicU64 = AtomicU64::new(0);
 /// The nanoseconds until then, after nothing could be given.
 const AGAIN_NS: u64 = 200_000;
-/// The barrier at which each node is hungry.
-static HUNGRY: [AtomicU32; MAX_NODES] = [const { AtomicU32::new(NEVER) }; MAX_NODES];
-/// The number of nodes of which `HUNGRY` says so.
+/// Another node may be hungry.
 static ANY_HUNGRY: AtomicBool = AtomicBool::new(false);
 /// The team whose tasks travel: this node's part of the region.
 static TEAM: AtomicPtr<Team> = AtomicPtr::new(ptr::null_mut());
-/// Tasks that came and that no worker has begun, each with its node; and how many these are.
+/// Tasks that came and that no worker has begun, each with its node.
 static CAME: Lock<VecDeque<(u32, Traveller)>> = Lock::new(VecDeque::new());
+/// The number of tasks in `CAME`.
 static WAITING: AtomicUsize = AtomicUsize::new(0);
 /// The number of workers that wait at a barrier of a team whose tasks travel.
 static IDLE: AtomicUsize = AtomicUsize::new(0);
 /// Tasks of other nodes that are done here (true) or given back, and of which their nodes have not been told.
 static LEFT: Lock<VecDeque<(bool, u32, u64)>> = Lock::new(VecDeque::new());
-/// Tasks of this node that are done elsewhere (true) or have come back, and how many these are.
+/// Tasks of this node that are done elsewhere (true) or have come back.
 static RETURNED: Lock<VecDeque<(bool, usize)>> = Lock::new(VecDeque::new());
+/// The number of tasks in `RETURNED`.
 static BACK: AtomicUsize = AtomicUsize::new(0);
 
 /// This node's part of a region begins.
@@ -143,7 +143,7 @@ pub(crate) fn was_at_barrier(passed: bool) {
 /// Whether tasks have come for the workers of `team`.
 #[inline]
 pub(crate) fn has_work_for(team: &Team) -> bool {
-    // Other side: the addition in `heard`.
+    // Other side: the additions in `heard` and `came_back`.
     team.sends_tasks() && (WAITING.load(Ordering::SeqCst) != 0 || BACK.load(Ordering::SeqCst) != 0)
 }
 
@@ -303,6 +303,8 @@ fn execute(thread: &Thread, team: &'static Team, traveller: Traveller) {
 pub(crate) struct Travel {
     /// Tasks of this node that other nodes have, with these.
     away: BTreeSet<(u32, u64)>,
+    /// The nodes that are hungry, each with the number of the barrier at which it is.
+    hungry: BTreeMap<u32, u32>,
     /// Messages to be sent.
     outbox: VecDeque<(u32, Said)>,
 }
@@ -322,7 +324,7 @@ impl Travel {
                 self.outbox.extend((0..nodes).filter(with).map(|node| (node, Said::Recall)));
             }
             if ANY_HUNGRY.load(Ordering::Relaxed) {
-                self.give(me, nodes);
+                self.give();
             }
         }
         self.outbox.pop_front()
@@ -339,18 +341,17 @@ impl Travel {
     }
 
     /// Gives tasks to nodes that are hungry, if there are any in the queues.
-    fn give(&mut self, me: u32, nodes: u32) {
+    fn give(&mut self) {
         let at = PASSED.load(Ordering::Relaxed);
-        let waits_at = |node: u32| HUNGRY[node as usize].load(Ordering::Relaxed);
-        // It may have passed a barrier that this node's workers are about to pass.
-        let may_be = |node: u32| waits_at(node) != NEVER && waits_at(node).wrapping_sub(at) as i32 >= 0;
-        ANY_HUNGRY.store((0..nodes).any(may_be), Ordering::Relaxed);
-        let is_hungry = |node: &u32| *node != me && waits_at(*node) == at;
-        let mut hungry = (0..nodes).filter(is_hungry).count();
-        let Some(team) = team().filter(|_| hungry > 0 && !has_thrashed()) else { return };
-        for node in (0..nodes).filter(is_hungry) {
+        // A node may have passed a barrier that this node's workers are about to pass.
+        self.hungry.retain(|_, waits_at| waits_at.wrapping_sub(at) as i32 >= 0);
+        ANY_HUNGRY.store(!self.hungry.is_empty(), Ordering::Relaxed);
+        let waiting: Vec<u32> =
+            self.hungry.iter().filter(|(_, waits_at)| **waits_at == at).map(|(node, _)| *node).collect();
+        let Some(team) = team().filter(|_| !waiting.is_empty() && !has_thrashed()) else { return };
+        for (served, &node) in waiting.iter().enumerate() {
             let queued = team.tasks.queued.load(Ordering::Relaxed) as usize;
-            let most = queued.div_ceil(hungry + 1).min(MOST);
+            let most = queued.div_ceil(waiting.len() - served + 1).min(MOST);
             let mut travellers = Vec::new();
             tasks::take_for_others(team, most, may_travel, |task| {
                 self.away.insert((node, ptr::from_ref(task) as u64));
@@ -362,14 +363,13 @@ impl Travel {
                     continue;
                 }
             } else {
-                AWAY.fetch_add(travellers.len(), Ordering::Relaxed);
+                AWAY.store(self.away.len(), Ordering::Relaxed);
                 RECALLED.store(false, Ordering::Relaxed);
                 self.outbox.push_back((node, Said::Take(travellers)));
             }
-            HUNGRY[node as usize].store(NEVER, Ordering::Relaxed);
-            hungry -= 1;
+            self.hungry.remove(&node);
         }
-        ANY_HUNGRY.store((0..nodes).any(may_be), Ordering::Relaxed);
+        ANY_HUNGRY.store(!self.hungry.is_empty(), Ordering::Relaxed);
     }
 
     /// Gives half of node `from`'s tasks back that have not begun; returns whether there are any.
@@ -393,7 +393,7 @@ impl Travel {
     pub(crate) fn heard(&mut self, from: u32, said: Said) -> bool {
         match said {
             Said::Hungry(at) => {
-                HUNGRY[from as usize % MAX_NODES].store(at, Ordering::Relaxed);
+                self.hungry.insert(from, at);
                 ANY_HUNGRY.store(true, Ordering::Relaxed);
             }
             Said::Take(travellers) => {
@@ -421,7 +421,7 @@ impl Travel {
         if !ids.iter().all(|id| self.away.remove(&(from, *id))) {
             return false;
         }
-        AWAY.fetch_sub(ids.len(), Ordering::Relaxed);
+        AWAY.store(self.away.len(), Ordering::Relaxed);
         RECALLED.store(false, Ordering::Relaxed);
         if !are_done {
             WANTED.store(false, Ordering::Relaxed);
@@ -461,7 +461,7 @@ fn pack(task: &Task) -> Traveller {
             let bytes = unsafe { std::slice::from_raw_parts(task.data.get(), size) }.to_vec();
             Arguments::Bytes { function, bytes, align: align as u32 }
         }
-        Packing::Fixed => Arguments::Bytes { function, bytes: Vec::new(), align: 1 },
+        Packing::Fixed => unreachable!("`may_travel` was asked before"),
     };
     Traveller {
         id: ptr::from_ref(task) as u64,
