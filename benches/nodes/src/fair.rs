@@ -1,7 +1,8 @@
 //! Nodes that own their CPUs: two nodes with a CPU each beside one node on one CPU, which is what a user compares who adds a host.
 //!
 //! Each node's processes, its agent among them, run on one CPU alone, with one worker a node. Programs run in classes large enough that a
-//! region takes 10 ms or more, with no flag but the hosts, over shared memory and over the links of `shaped`.
+//! region takes 10 ms or more, over shared memory and over the links of `shaped`, with no flag but the hosts; programs of tasks with
+//! `--home-alone off`, without which tasks stay where they were made.
 
 use std::ffi::OsString;
 use std::fs;
@@ -27,6 +28,8 @@ const ROUTES: usize = 1 + RATES.len();
 struct Program {
     name: &'static str,
     arguments: &'static [&'static str],
+    /// Flags of `atoll run` for two nodes, besides the hosts.
+    flags: &'static [&'static str],
     aims: [f64; 2],
 }
 
@@ -38,11 +41,16 @@ impl Program {
 }
 
 const fn program(name: &'static str, arguments: &'static [&'static str], aims: [f64; 2]) -> Program {
-    Program { name, arguments, aims }
+    Program { name, arguments, flags: &[], aims }
+}
+
+/// A program whose tasks travel.
+const fn tasks(name: &'static str, arguments: &'static [&'static str]) -> Program {
+    Program { name, arguments, flags: &["--home-alone", "off"], aims: [1.4, 1.4] }
 }
 
 /// The programs for which the issue sets a target. Steps of solvers are alike, so that some of them are enough.
-const PROGRAMS: [Program; 10] = [
+const PROGRAMS: [Program; 12] = [
     program("ep", &["A"], [1.7, 1.6]),
     program("lavamd", &["A"], [1.7, 1.6]),
     program("blackscholes", &["A"], [1.7, 1.6]),
@@ -51,9 +59,16 @@ const PROGRAMS: [Program; 10] = [
     program("sp", &["B", "--iterations", "10"], [1.3, 1.2]),
     program("cg", &["B", "--iterations", "3"], [1.3, 1.2]),
     program("stencil", &["B"], [1.3, 1.2]),
-    program("strassen", &["B"], [1.4, 1.4]),
+    tasks("strassen", &["B"]),
+    tasks("mergesort", &["B"]),
+    tasks("sparselu", &["B"]),
     program("lud", &["A"], [SLOWER, SLOWER]),
 ];
+
+/// The names of the programs.
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+    PROGRAMS.iter().map(|program| program.name)
+}
 
 /// What one program took.
 struct Row {
@@ -156,7 +171,8 @@ pub(crate) fn measure(places: &Places, chosen: impl Fn(&str) -> bool, runs: u32)
             words.extend(places.under_atoll(1, Vec::new(), &path, arguments));
             row.one.extend(run(places, row.program, "one node", &words, 1, &mut fair.wrong)?);
             for (starter, seconds) in starters.iter().zip(&mut row.two) {
-                let words = places.under_atoll(2, starter.flags(), &path, arguments);
+                let flags = starter.flags().into_iter().chain(row.program.flags.iter().map(OsString::from));
+                let words = places.under_atoll(2, flags.collect(), &path, arguments);
                 let what = format!("two nodes, {}", starter.route());
                 seconds.extend(run(places, row.program, &what, &words, 2, &mut fair.wrong)?);
             }

@@ -1,5 +1,7 @@
 //! The whole measurement: single steps, all programs in all settings round by round, predictions; then tables and targets.
 
+use std::collections::BTreeSet;
+
 use crate::error::Error;
 use crate::message;
 use crate::micro::Micro;
@@ -20,8 +22,9 @@ pub(crate) fn full(options: &Options) -> Result<bool, Error> {
     let places = Places::new(options)?;
     let paper = paper::popcorn()?;
     let chosen = |name: &str| options.programs.is_empty() || options.programs.iter().any(|p| p == name);
-    if let Some(unknown) = options.programs.iter().find(|p| !PROGRAMS.iter().any(|q| q.name == **p)) {
-        let known = PROGRAMS.map(|p| p.name).join(", ");
+    let known: BTreeSet<&str> = PROGRAMS.iter().map(|program| program.name).chain(fair::names()).collect();
+    if let Some(unknown) = options.programs.iter().find(|p| !known.contains(p.as_str())) {
+        let known = Vec::from_iter(known).join(", ");
         return Err(Error::said(format!("no such program: {unknown}; there are {known}")));
     }
     let class =

@@ -7,7 +7,7 @@ use crate::random::Random;
 use crate::{Atoll, Outcome, built, native};
 
 /// The names of the workloads.
-pub const PROGRAMS: [&str; 22] = [
+pub const PROGRAMS: [&str; 24] = [
     "cg",
     "lu",
     "bt",
@@ -30,6 +30,8 @@ pub const PROGRAMS: [&str; 22] = [
     "multigrid",
     "pagerank",
     "lookups",
+    "mergesort",
+    "sparselu",
 ];
 /// The replacement policies.
 pub const POLICIES: [&str; 5] = ["fifo", "lru", "cmcp", "adaptive", "newest"];

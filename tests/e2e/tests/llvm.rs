@@ -104,7 +104,7 @@ fn conformance_with_shared_page_tables() {
 fn workloads_of_class_s() {
     let Some(compiler) = clangs().first() else { skip!("no clang with an OpenMP runtime is installed") };
     let mut failed = Vec::new();
-    for name in ["cg", "ep", "lu", "stencil", "kmeans", "graph500", "strassen", "pagerank"] {
+    for name in ["cg", "ep", "lu", "stencil", "kmeans", "graph500", "strassen", "sparselu", "pagerank"] {
         let source = root().join(format!("programs/{name}.c"));
         let program = by(compiler, &source).unwrap_or_else(|why| panic!("{name}: {why}"));
         let alone = native(&program).args("S").run().exits(0);

@@ -41,6 +41,7 @@ mod quick_locks;
 pub mod races;
 pub mod region;
 pub mod stack;
+pub mod stall;
 mod together;
 mod twins;
 mod wire;

@@ -15,7 +15,7 @@ use atoll_memory::{futex, managed};
 use atoll_transport::transport::Waker;
 use serde::{Deserialize, Serialize};
 
-use crate::duty;
+use crate::{duty, stall};
 
 /// A service that the origin's agent has for all workers of all nodes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -194,6 +194,10 @@ fn post_in(number: usize, kind: Kind, words: [u64; 3]) -> [u64; 2] {
 ///
 /// What was asked for comes nevertheless: the answer may meet the worker's next question, which is then asked once more.
 pub(crate) fn post_fault(words: [u64; 3]) -> bool {
+    stall::measured(|| ask_for_page(words))
+}
+
+fn ask_for_page(words: [u64; 3]) -> bool {
     let handling = signals::is_handling();
     let blocked = (!handling).then(SignalsBlocked::new);
     let slot = ask(2 * managed::executor_index() + 1, Kind::Fault, words);

@@ -43,6 +43,8 @@ pub(crate) struct Task {
     pub(crate) made_in: Cell<*const Group>,
     pub(crate) icv: Cell<Icv>,
     pub(crate) is_final: Cell<bool>,
+    /// The number of explicit tasks around it, and itself.
+    pub(crate) depth: Cell<u32>,
     /// Whether the task is counted as pending, and queued once its dependences are met.
     pub(crate) deferred: Cell<bool>,
     /// Whether the program's copy function made the arguments, so that the body must run to destroy them.
@@ -177,6 +179,7 @@ impl Task {
             made_in: Cell::new(ptr::null()),
             icv: Cell::new(Icv::initial(1)),
             is_final: Cell::new(false),
+            depth: Cell::new(0),
             deferred: Cell::new(false),
             copied: Cell::new(false),
             priority: Cell::new(0),
@@ -239,6 +242,7 @@ impl Task {
         }
         let task = Task::new(layout);
         task.parent.set(parent);
+        task.depth.set(parent.depth.get().saturating_add(1));
         task.icv.set(parent.icv.get());
         task.group.set(parent.group.get());
         task.made_in.set(parent.group.get());

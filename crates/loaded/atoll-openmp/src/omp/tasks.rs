@@ -178,22 +178,28 @@ fn begin(team: &Team, task: *const Task) -> &'static Task {
     task
 }
 
-/// Takes up to `most` tasks out of the team's queues for which `fits` holds, the oldest of each queue, for other nodes. Queues that
-/// somebody uses now are left out. The caller is the agent: nothing is allocated in a heap of the program's threads.
+/// The most tasks of a queue that are looked at for other nodes.
+const MOST_LOOKED_AT: usize = 64;
+
+/// Takes up to `most` tasks out of the team's queues for which `fits` holds, the oldest of each queue, for other nodes.
+/// Queues that somebody uses now are left out. The caller is the agent: nothing is allocated in a heap of the program's threads.
 pub(crate) fn take_for_others(
     team: &Team,
     most: usize,
-    fits: impl Fn(&Task) -> bool,
+    mut fits: impl FnMut(&Task) -> bool,
     mut each: impl FnMut(&'static Task),
 ) {
     let mut left = most;
     for member in &team.members[..team.size.get() as usize] {
         let Some(mut queue) = member.queue.try_lock() else { continue };
-        while left > 0
+        let mut passed = 0;
+        while left > 0 && passed < queue.len().min(MOST_LOOKED_AT) {
             // SAFETY: queued tasks are not complete, and so they are alive.
-            && queue.front().is_some_and(|task| fits(unsafe { &**task }))
-            && let Some(task) = queue.pop_front()
-        {
+            if !fits(unsafe { &*queue[passed] }) {
+                passed += 1;
+                continue;
+            }
+            let Some(task) = queue.remove(passed) else { break };
             left -= 1;
             team.tasks.queued.fetch_sub(1, Ordering::SeqCst);
             // SAFETY: a counted task lives until it completes.

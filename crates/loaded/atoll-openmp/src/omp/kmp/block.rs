@@ -137,6 +137,11 @@ impl Block {
     }
 }
 
+/// The address of a task's code, which the block names.
+pub(crate) fn code(task: &Task) -> u64 {
+    Block::header(task.data.get().cast()).routine.map_or(0, |routine| routine as usize as u64)
+}
+
 /// A block on its way to another node.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Packed {

@@ -63,6 +63,17 @@ pub(super) fn took_task() {
     }
 }
 
+/// The nanoseconds for which this node's workers have waited for pages of other nodes.
+pub(super) fn waited_for_pages() -> u64 {
+    state::control().map_or(0, |control| own(control).get(NodeCount::FaultNs))
+}
+
+/// The number of pages that came to this node, or that it got leave to write.
+pub(super) fn pages_taken() -> u64 {
+    let counts = [NodeCount::Reads, NodeCount::Writes, NodeCount::Streamed];
+    state::control().map_or(0, |control| counts.iter().map(|count| own(control).get(*count)).sum())
+}
+
 /// The part begins, of so many workers; their CPU time is wanted if `cpu`.
 pub(super) fn begin(workers: u32, cpu: bool) {
     let Some(control) = state::control() else { return };

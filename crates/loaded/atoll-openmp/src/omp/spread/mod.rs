@@ -2,7 +2,7 @@
 //!
 //! `parallel` asks `decide` how a region runs, by its code (`safety`) and by what it took (`measure`); `division` says who gets what,
 //! `region` carries the order to the other nodes and leads their parts. `served` is what the origin hands out for all nodes, with
-//! `chunks`, `singles` and `pools`; `travel` has other nodes execute tasks, for which `stacks` gives workers stacks that all nodes see;
+//! `chunks`, `singles` and `pools`; `travel` has other nodes execute tasks that are worth it (`worth`), for which `stacks` gives workers stacks that all nodes see;
 //! `tls` sends the main thread's variables; `wire` has what the nodes' runtimes say to each other.
 //! Pages, barriers and locks are the node's (`atoll-nodes`).
 //!
@@ -21,6 +21,7 @@ pub(crate) mod stacks;
 pub(crate) mod tls;
 pub(crate) mod travel;
 pub(crate) mod wire;
+mod worth;
 
 use atoll_nodes::ask;
 

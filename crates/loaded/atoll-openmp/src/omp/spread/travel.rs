@@ -5,7 +5,8 @@
 //! counts them as pending until it is told that they are done. So no barrier opens meanwhile, though the hungry node has
 //! arrived there already: its workers leave the barrier and come again (`atoll_nodes::Program::has_work`). A task that came is done
 //! when all that it made is done. A worker that waits inside a task may only begin that task's descendants. So it gives back tasks that
-//! came and that no idle worker can begin: two nodes could wait for each other's tasks otherwise.
+//! came and that no idle worker can begin: two nodes could wait for each other's tasks otherwise. Which tasks are worth giving is
+//! known by what became of earlier ones (`worth`).
 //!
 //! `tasks` has the queues, `barrier` and `tasks` call this; `start::program` gives it the agent's turn. A task's arguments are in the
 //! message, all else that it uses is the program's coherent memory, workers' stacks included (`stacks`). Pages have one writer at a
@@ -13,16 +14,17 @@
 //!
 //! Rules for what the agent calls (`speak`, `heard`): as for the agent. Locks that the agent waits for are held off paged stacks.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use atoll_memory::futex::Lock;
 use atoll_nodes::region::has_thrashed;
-use atoll_nodes::{ask, clock, stack};
+use atoll_nodes::{ask, clock, stack, stall};
 use serde::{Deserialize, Serialize};
 
 use super::measure;
+use super::worth::{Kind, Took, Worth};
 use crate::omp::icv::Icv;
 use crate::omp::kmp::block as blocks;
 use crate::omp::task::{Group, Packing, Task};
@@ -36,6 +38,7 @@ pub(crate) struct Traveller {
     id: u64,
     icv: Icv,
     is_final: bool,
+    depth: u32,
     arguments: Arguments,
 }
 
@@ -56,20 +59,20 @@ enum Arguments {
 /// What nodes say to each other of tasks.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Said {
-    /// A worker of the sender has nothing to do, at the barrier of this number.
-    Hungry(u32),
+    /// So many workers of the sender have nothing to do, at the barrier of this number.
+    Hungry { at: u32, workers: u32 },
     /// A worker of the sender waits for tasks that other nodes have, and may only begin such as it gave.
     Recall,
     /// Tasks for the receiver.
     Take(Vec<Traveller>),
-    /// These tasks, which the receiver gave, are done.
-    Done(Vec<u64>),
+    /// These tasks, which the receiver gave, are done, and took so long.
+    Done(Vec<(u64, Took)>),
     /// These tasks, which the receiver gave, have not begun, and the sender does not execute them.
     Back(Vec<u64>),
 }
 
 /// The most tasks that are given at once.
-const MOST: usize = 64;
+pub(super) const MOST: usize = 64;
 /// So many tasks that are done are told at once, if more tasks wait here.
 const TOGETHER: usize = 8;
 /// A task that takes longer is told at once.
@@ -89,8 +92,8 @@ static RECALLS: AtomicBool = AtomicBool::new(false);
 static RECALLED: AtomicBool = AtomicBool::new(false);
 /// The time before which nobody tries again to give tasks.
 static NOT_BEFORE: AtomicU64 = AtomicU64::new(0);
-/// The nanoseconds until then, after nothing could be given.
-const AGAIN_NS: u64 = 200_000;
+/// The nanoseconds until then, after nothing could be given: at first, and at most.
+const AGAIN_NS: (u64, u64) = (200_000, 10_000_000);
 /// Another node may be hungry.
 static ANY_HUNGRY: AtomicBool = AtomicBool::new(false);
 /// The team whose tasks travel: this node's part of the region.
@@ -101,8 +104,11 @@ static CAME: Lock<VecDeque<(u32, Traveller)>> = Lock::new(VecDeque::new());
 static WAITING: AtomicUsize = AtomicUsize::new(0);
 /// The number of workers that wait at a barrier of a team whose tasks travel.
 static IDLE: AtomicUsize = AtomicUsize::new(0);
-/// Tasks of other nodes that are done here (true) or given back, and of which their nodes have not been told.
-static LEFT: Lock<VecDeque<(bool, u32, u64)>> = Lock::new(VecDeque::new());
+/// The number of workers that execute tasks of other nodes.
+static EXECUTING: AtomicU64 = AtomicU64::new(0);
+/// Tasks of other nodes that are done here, after so long a time, or given back, and of which their nodes have not been told: the node
+/// and the task's number there.
+static LEFT: Lock<VecDeque<(u32, Option<Took>, u64)>> = Lock::new(VecDeque::new());
 /// Tasks of this node that are done elsewhere (true) or have come back.
 static RETURNED: Lock<VecDeque<(bool, usize)>> = Lock::new(VecDeque::new());
 /// The number of tasks in `RETURNED`.
@@ -201,7 +207,7 @@ fn give_back() {
         let came = std::mem::take(&mut *CAME.lock());
         WAITING.fetch_sub(came.len(), Ordering::SeqCst);
         let some = !came.is_empty();
-        LEFT.lock().extend(came.into_iter().map(|(node, traveller)| (false, node, traveller.id)));
+        LEFT.lock().extend(came.into_iter().map(|(node, traveller)| (node, None, traveller.id)));
         some
     });
     if some {
@@ -254,16 +260,23 @@ pub(crate) fn work(thread: &Thread, team: &'static Team) -> bool {
         came
     });
     if let Some((node, traveller)) = came {
-        let (id, began) = (traveller.id, clock::now());
+        let (id, began, stalled, pages) = (traveller.id, clock::now(), stall::own(), measure::pages_taken());
+        let executing = EXECUTING.fetch_add(1, Ordering::Relaxed) + 1;
         execute(thread, team, traveller);
         measure::took_task();
-        let long = clock::now() - began > LONG_NS;
+        EXECUTING.fetch_sub(1, Ordering::Relaxed);
+        let took = Took {
+            ran: clock::now() - began,
+            stalled: stall::own() - stalled,
+            // Those of all workers, which take about as many each.
+            pages: (measure::pages_taken() - pages) / executing,
+        };
         let left = stack::off_paged(move || {
             let mut left = LEFT.lock();
-            left.push_back((true, node, id));
+            left.push_back((node, Some(took), id));
             left.len()
         });
-        if long || left >= TOGETHER || WAITING.load(Ordering::Relaxed) == 0 {
+        if took.ran > LONG_NS || left >= TOGETHER || WAITING.load(Ordering::Relaxed) == 0 {
             ask::speak();
         }
     }
@@ -287,6 +300,7 @@ fn execute(thread: &Thread, team: &'static Team, traveller: Traveller) {
     };
     task.icv.set(traveller.icv);
     task.is_final.set(traveller.is_final);
+    task.depth.set(traveller.depth);
     let group = Group::open(ptr::null(), false);
     task.group.set(group);
     tasks::run_body(thread, team, task);
@@ -302,9 +316,13 @@ fn execute(thread: &Thread, team: &'static Team, traveller: Traveller) {
 #[derive(Default)]
 pub(crate) struct Travel {
     /// Tasks of this node that other nodes have, with these.
-    away: BTreeSet<(u32, u64)>,
-    /// The nodes that are hungry, each with the number of the barrier at which it is.
-    hungry: BTreeMap<u32, u32>,
+    away: BTreeMap<(u32, u64), Kind>,
+    /// The nodes that are hungry, each with the number of the barrier at which it is, and of the workers that have nothing to do.
+    hungry: BTreeMap<u32, (u32, u32)>,
+    /// What it was worth to give tasks.
+    worth: Worth,
+    /// The nanoseconds until it is tried again after nothing could be given.
+    again: u64,
     /// Messages to be sent.
     outbox: VecDeque<(u32, Said)>,
 }
@@ -317,7 +335,9 @@ impl Travel {
             if !has_work() && WANTS.swap(false, Ordering::AcqRel) {
                 let at = PASSED.load(Ordering::Relaxed);
                 let others = (0..nodes).filter(|node| *node != me);
-                self.outbox.extend(others.map(|node| (node, Said::Hungry(at))));
+                // The last of them asks at the barrier of all nodes, or is about to wait.
+                let workers = IDLE.load(Ordering::Relaxed).max(1) as u32;
+                self.outbox.extend(others.map(|node| (node, Said::Hungry { at, workers })));
             }
             if RECALLS.swap(false, Ordering::AcqRel) {
                 let with = |node: &u32| self.away.range((*node, 0)..=(*node, u64::MAX)).next().is_some();
@@ -331,12 +351,15 @@ impl Travel {
     }
 
     fn tell_left(&mut self) {
-        let mut left: Vec<(bool, u32, u64)> = LEFT.lock().drain(..).collect();
+        let mut left: Vec<(u32, Option<Took>, u64)> = LEFT.lock().drain(..).collect();
         left.sort_unstable();
-        for alike in left.chunk_by(|a, b| (a.0, a.1) == (b.0, b.1)) {
-            let ids = alike.iter().map(|(_, _, id)| *id).collect();
-            let (is_done, node, _) = alike[0];
-            self.outbox.push_back((node, if is_done { Said::Done(ids) } else { Said::Back(ids) }));
+        for of_node in left.chunk_by(|a, b| a.0 == b.0) {
+            let (node, _, _) = of_node[0];
+            let done: Vec<_> =
+                of_node.iter().filter_map(|(_, took, id)| took.map(|took| (*id, took))).collect();
+            let back: Vec<_> = of_node.iter().filter(|left| left.1.is_none()).map(|left| left.2).collect();
+            self.outbox.extend((!done.is_empty()).then_some((node, Said::Done(done))));
+            self.outbox.extend((!back.is_empty()).then_some((node, Said::Back(back))));
         }
     }
 
@@ -344,25 +367,53 @@ impl Travel {
     fn give(&mut self) {
         let at = PASSED.load(Ordering::Relaxed);
         // A node may have passed a barrier that this node's workers are about to pass.
-        self.hungry.retain(|_, waits_at| waits_at.wrapping_sub(at) as i32 >= 0);
+        self.hungry.retain(|_, (waits_at, _)| waits_at.wrapping_sub(at) as i32 >= 0);
         ANY_HUNGRY.store(!self.hungry.is_empty(), Ordering::Relaxed);
-        let waiting: Vec<u32> =
-            self.hungry.iter().filter(|(_, waits_at)| **waits_at == at).map(|(node, _)| *node).collect();
+        let waiting: Vec<(u32, u32)> = self
+            .hungry
+            .iter()
+            .filter(|(_, (waits_at, _))| *waits_at == at)
+            .map(|(node, (_, workers))| (*node, *workers))
+            .collect();
         let Some(team) = team().filter(|_| !waiting.is_empty() && !has_thrashed()) else { return };
-        for (served, &node) in waiting.iter().enumerate() {
+        let now = clock::now();
+        for (served, &(node, workers)) in waiting.iter().enumerate() {
             let queued = team.tasks.queued.load(Ordering::Relaxed) as usize;
             let most = queued.div_ceil(waiting.len() - served + 1).min(MOST);
             let mut travellers = Vec::new();
-            tasks::take_for_others(team, most, may_travel, |task| {
-                self.away.insert((node, ptr::from_ref(task) as u64));
+            let Travel { worth, away, .. } = self;
+            let mut take = |task: &'static Task| {
+                away.insert((node, ptr::from_ref(task) as u64), kind(task));
                 travellers.push(pack(task));
-            });
+            };
+            // A kind that is worth it: so many tasks more.
+            let mut left = BTreeMap::new();
+            let fits = |task: &Task| {
+                may_travel(task) && {
+                    let kind = kind(task);
+                    let left = left.entry(kind).or_insert_with(|| worth.at_once(kind, now) * workers);
+                    let fits = *left > 0;
+                    *left -= u32::from(fits);
+                    fits
+                }
+            };
+            tasks::take_for_others(team, most, fits, &mut take);
+            if left.values().all(|left| *left == 0) {
+                let fits = |task: &Task| may_travel(task) && worth.may_try(kind(task), node, now);
+                tasks::take_for_others(team, most.min(1), fits, take);
+            }
+            for kind in travellers.iter().filter_map(|traveller| self.away.get(&(node, traveller.id))) {
+                self.worth.goes(*kind, node);
+            }
             if travellers.is_empty() {
                 if !self.send_back(node) {
-                    NOT_BEFORE.store(clock::now() + AGAIN_NS, Ordering::Relaxed);
+                    let (least, most) = AGAIN_NS;
+                    self.again = (2 * self.again).clamp(least, most);
+                    NOT_BEFORE.store(now + self.again, Ordering::Relaxed);
                     continue;
                 }
             } else {
+                self.again = 0;
                 AWAY.store(self.away.len(), Ordering::Relaxed);
                 RECALLED.store(false, Ordering::Relaxed);
                 self.outbox.push_back((node, Said::Take(travellers)));
@@ -392,8 +443,8 @@ impl Travel {
     /// Node `from` says something. False: it makes no sense.
     pub(crate) fn heard(&mut self, from: u32, said: Said) -> bool {
         match said {
-            Said::Hungry(at) => {
-                self.hungry.insert(from, at);
+            Said::Hungry { at, workers } => {
+                self.hungry.insert(from, (at, workers));
                 ANY_HUNGRY.store(true, Ordering::Relaxed);
             }
             Said::Take(travellers) => {
@@ -409,16 +460,31 @@ impl Travel {
             Said::Recall => {
                 self.send_back(from);
             }
-            Said::Done(ids) => return self.came_back(from, &ids, true),
-            Said::Back(ids) => return self.came_back(from, &ids, false),
+            Said::Done(done) => {
+                let at = (clock::now(), measure::waited_for_pages());
+                let known = done.iter().all(|(id, took)| match self.away.get(&(from, *id)) {
+                    Some(kind) => {
+                        self.worth.is_done(*kind, from, *took, at);
+                        true
+                    }
+                    None => false,
+                });
+                return known && self.came_back(from, done.iter().map(|(id, _)| *id), true);
+            }
+            Said::Back(ids) => {
+                for kind in ids.iter().filter_map(|id| self.away.get(&(from, *id))) {
+                    self.worth.is_back(*kind, from);
+                }
+                return self.came_back(from, ids.iter().copied(), false);
+            }
         }
         true
     }
 
     /// Tasks that node `from` had are done, or have not begun.
-    fn came_back(&mut self, from: u32, ids: &[u64], are_done: bool) -> bool {
+    fn came_back(&mut self, from: u32, ids: impl Iterator<Item = u64> + Clone, are_done: bool) -> bool {
         let Some(team) = team() else { return false };
-        if !ids.iter().all(|id| self.away.remove(&(from, *id))) {
+        if !ids.clone().all(|id| self.away.remove(&(from, id)).is_some()) {
             return false;
         }
         AWAY.store(self.away.len(), Ordering::Relaxed);
@@ -426,9 +492,9 @@ impl Travel {
         if !are_done {
             WANTED.store(false, Ordering::Relaxed);
         }
-        RETURNED.lock().extend(ids.iter().map(|id| (are_done, *id as usize)));
+        RETURNED.lock().extend(ids.clone().map(|id| (are_done, id as usize)));
         // Other side: the loads in `settle` and `has_work_for`.
-        BACK.fetch_add(ids.len(), Ordering::SeqCst);
+        BACK.fetch_add(ids.count(), Ordering::SeqCst);
         team.announce();
         team.gate.wake_up_to(1);
         true
@@ -452,6 +518,18 @@ fn may_travel(task: &Task) -> bool {
         && !task.untied.get()
 }
 
+/// The task's kind. Deeper ones than the limit are one kind.
+fn kind(task: &Task) -> Kind {
+    let code = match task.packing.get() {
+        Packing::Block => blocks::code(task),
+        _ => task.function.get().map_or(0, |function| function as usize as u64),
+    };
+    (code, task.depth.get().min(DEEPEST))
+}
+
+/// The greatest depth that is told apart from others.
+const DEEPEST: u32 = 64;
+
 fn pack(task: &Task) -> Traveller {
     let function = task.function.get().map_or(0, |function| function as usize as u64);
     let arguments = match task.packing.get() {
@@ -467,6 +545,7 @@ fn pack(task: &Task) -> Traveller {
         id: ptr::from_ref(task) as u64,
         icv: task.icv.get(),
         is_final: task.is_final.get(),
+        depth: task.depth.get(),
         arguments,
     }
 }
