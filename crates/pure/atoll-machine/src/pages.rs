@@ -99,13 +99,16 @@ pub(crate) struct Pages {
     pub(crate) all: Vec<Page>,
     words: usize,
     maps: Vec<u64>,
+    /// The accessed bits of the workers' page tables.
+    accessed: Vec<u64>,
     ever: Vec<u64>,
 }
 
 impl Pages {
     /// No pages, for so many workers.
     pub(crate) fn new(workers: usize) -> Self {
-        Self { all: Vec::new(), words: words_for(workers), maps: Vec::new(), ever: Vec::new() }
+        let words = words_for(workers);
+        Self { all: Vec::new(), words, maps: Vec::new(), accessed: Vec::new(), ever: Vec::new() }
     }
 
     /// A page that nobody has touched.
@@ -126,6 +129,7 @@ impl Pages {
         };
         self.all.push(page);
         self.maps.resize(self.maps.len() + self.words, 0);
+        self.accessed.resize(self.accessed.len() + self.words, 0);
         self.ever.resize(self.ever.len() + self.words, 0);
         id
     }
@@ -143,6 +147,19 @@ impl Pages {
         self.ever[from + worker / 64] |= 1 << (worker % 64);
     }
 
+    /// `worker` walks to the page, which sets the accessed bit of its entry.
+    #[inline]
+    pub(crate) fn access(&mut self, id: u32, worker: usize) {
+        self.accessed[id as usize * self.words + worker / 64] |= 1 << (worker % 64);
+    }
+
+    /// Clears the accessed bits, and hands the workers over in `into` that had theirs set.
+    pub(crate) fn take_accessed(&mut self, id: u32, into: &mut [u64]) {
+        let accessed = &mut self.accessed[id as usize * self.words..(id as usize + 1) * self.words];
+        into.copy_from_slice(accessed);
+        accessed.fill(0);
+    }
+
     /// The number of workers in the core map.
     pub(crate) fn count(&self, id: u32) -> u32 {
         self.map_of(id).iter().map(|word| word.count_ones()).sum()
@@ -158,6 +175,7 @@ impl Pages {
         let map = &mut self.maps[id as usize * self.words..(id as usize + 1) * self.words];
         into.copy_from_slice(map);
         map.fill(0);
+        self.accessed[id as usize * self.words..(id as usize + 1) * self.words].fill(0);
     }
 
     /// Words of a core map.

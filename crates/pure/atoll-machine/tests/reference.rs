@@ -125,3 +125,23 @@ proptest! {
         prop_assert_eq!(fast.2, slow.2);
     }
 }
+
+/// The scan interrupted every worker that maps a page. With the paper's conjugate gradients the first worker, which fills the matrix
+/// alone, was so interrupted for each page of it for ever, and all others waited for it.
+#[test]
+fn a_scan_interrupted_workers_that_had_not_used_the_page_since_the_last_one() {
+    let text = MACHINE.replace("ACCESSED_BIT", "true").replace("ROUNDS", "1").replace("ALL_CORES", "false");
+    let machine = Machine::read("tests/small.toml", &text).unwrap();
+    let (page, policy) = ("4K".parse().unwrap(), "lru:scan=40".parse().unwrap());
+    let pager = Pager::Kernel { batch: 1 };
+    let setup = Setup { workers: 2, near: Some(64 << 12), page, tables: Tables::Private, policy, pager };
+    // Both use the page once. Then the second worker uses it, again and again, and ticks pass.
+    let mut trace = vec![Event::Access { worker: 0, page: 0, write: false }];
+    for _ in 0..100 {
+        trace.push(Event::Access { worker: 1, page: 0, write: false });
+        trace.extend([0, 1].map(|worker| Event::Compute { worker, instructions: 1_000_000 }));
+    }
+    let (_, workers, _) = fast(&machine, &setup, &trace);
+    let [first, second] = [0, 1].map(|worker| workers[worker].counts.remote_invalidations);
+    assert!(first <= 1 && second > 10, "{first} and {second} invalidations");
+}

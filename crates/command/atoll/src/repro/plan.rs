@@ -123,7 +123,7 @@ impl Line {
 
 /// The paper's LRU, with the number of frames that its scan passes over every 10 ms, which the paper does not say. It is fitted on bt
 /// at 56 cores, where LRU has 2.23 times FIFO's invalidations (table 1).
-const LRU: &str = "lru:scan=1650";
+const LRU: &str = "lru:scan=4800";
 
 /// Returns CMCP with the ratio `p`.
 pub(super) fn cmcp(p: f64) -> Replacement {

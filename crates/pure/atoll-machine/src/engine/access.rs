@@ -163,6 +163,7 @@ impl<W: Watch> Engine<'_, W> {
             // A worker that has walked to a page may have it in its TLB.
             self.pages.map(id, worker);
         }
+        self.pages.access(id, worker);
         if write {
             clock = self.write(worker, clock, id);
         }

@@ -85,7 +85,8 @@ impl<W: Watch> Engine<'_, W> {
     }
 
     /// Drops page `id` from the TLBs of all workers that map it, and adds the workers that `by` has to interrupt for that to
-    /// `targets`. With `unmap` they no longer map it, either.
+    /// `targets`. With `unmap` they no longer map it, either. Without, their accessed bits are cleared, and only those are interrupted
+    /// that had it set: no other can have the page in its TLB.
     pub(super) fn invalidate(
         &mut self,
         by: Option<usize>,
@@ -98,7 +99,7 @@ impl<W: Watch> Engine<'_, W> {
         if unmap {
             self.pages.take_map(id, &mut map);
         } else {
-            map.copy_from_slice(self.pages.map_of(id));
+            self.pages.take_accessed(id, &mut map);
         }
         let page = &mut self.pages.all[id as usize];
         let (first, class) = (page.first, self.tlbs.class(PageSize::ALL[usize::from(page.size)]));
@@ -116,7 +117,8 @@ impl<W: Watch> Engine<'_, W> {
         };
         match self.tables {
             Tables::Private => members(&map).for_each(&mut ask),
-            // It is not known which workers have it.
+            // It is not known which workers have it, and nobody has where the one accessed bit is clear.
+            Tables::Shared if !unmap && map.iter().all(|word| *word == 0) => {}
             Tables::Shared => (0..self.at.len()).for_each(&mut ask),
         }
         self.scratch = map;

@@ -27,6 +27,7 @@ struct Page {
     far_copy: bool,
     habit: atoll::Habit,
     map: BTreeSet<usize>,
+    accessed: BTreeSet<usize>,
     ever: BTreeSet<usize>,
     /// Under MIN: the moment of the last use.
     last: Option<usize>,
@@ -291,6 +292,7 @@ impl<'a> Slow<'a> {
             }
         }
         self.pages[id].map.insert(worker);
+        self.pages[id].accessed.insert(worker);
         self.pages[id].ever.insert(worker);
         if write {
             self.write(worker, id);

@@ -123,7 +123,8 @@ impl Slow<'_> {
                 self.workers[worker].counts.written_back += 1;
                 written += PageSize::ALL[self.pages[id].size].bytes() as u64;
             }
-            targets.extend(self.invalidate(Some(worker), self.clock[worker], id));
+            let map = self.pages[id].map.clone();
+            targets.extend(self.invalidate(Some(worker), self.clock[worker], (id, &map, true)));
             self.pages[id].map.clear();
             self.pages[id].present = false;
         }
@@ -154,11 +155,18 @@ impl Slow<'_> {
     }
 
     /// Drops a page from TLBs; returns the workers that have to be interrupted.
-    pub(super) fn invalidate(&mut self, by: Option<usize>, clock: u64, id: usize) -> BTreeSet<usize> {
+    pub(super) fn invalidate(
+        &mut self,
+        by: Option<usize>,
+        clock: u64,
+        (id, of, unmaps): (usize, &BTreeSet<usize>, bool),
+    ) -> BTreeSet<usize> {
         let first = self.pages[id].first;
         self.tlb_drop(id);
+        self.pages[id].accessed.clear();
         let asked: BTreeSet<usize> = match self.setup.tables {
-            Tables::Private => self.pages[id].map.iter().copied().filter(|&w| Some(w) != by).collect(),
+            Tables::Private => of.iter().copied().filter(|&w| Some(w) != by).collect(),
+            Tables::Shared if !unmaps && of.is_empty() => BTreeSet::new(),
             Tables::Shared => (0..self.setup.workers).filter(|&w| Some(w) != by).collect(),
         };
         for &worker in &asked {
@@ -193,8 +201,10 @@ impl Slow<'_> {
             if self.setup.tables == Tables::Shared {
                 clock = clock.max(self.table_free);
             }
-            let targets = self.invalidate(None, clock, id);
-            if self.costs.accessed_bit && !self.is_atoll() {
+            let looks = self.costs.accessed_bit && !self.is_atoll();
+            let of = if looks { &self.pages[id].accessed } else { &self.pages[id].map }.clone();
+            let targets = self.invalidate(None, clock, (id, &of, !looks));
+            if looks {
                 self.pages[id].unseen = true;
             } else {
                 self.pages[id].map.clear();
@@ -227,6 +237,7 @@ impl Slow<'_> {
                 self.drain();
             }
             self.pages[id].map.clear();
+            self.pages[id].accessed.clear();
             let page = &mut self.pages[id];
             (page.present, page.used, page.dirty, page.token, page.last) = (false, false, false, None, None);
             (page.far_copy, page.habit) = (false, super::atoll::Habit::Read);
