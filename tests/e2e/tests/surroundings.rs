@@ -542,12 +542,11 @@ fn page_out(pid: i32) -> bool {
     }
 }
 
-/// The kernel unmaps pages when it looks for memory to page out, pinned by atoll or not: `pread` gave less than a file has.
-#[test]
-fn reads_ended_where_the_kernel_had_paged_out() {
+/// Runs a program, whose argument is a folder, with all its pages paged out by the kernel again and again.
+fn while_the_kernel_pages_out(program: &str) {
     for way in ["--page-tables private --page 64K", "--page-tables private", "--page-tables shared"] {
         let folder = tempfile::tempdir().expect("a folder");
-        let run = Atoll::new(helper("files.c")).arg(".").folder(folder.path());
+        let run = Atoll::new(helper(program)).arg(".").folder(folder.path());
         let run = run.with(&format!("--near 16M --workers 2 {way}")).limit(120).start();
         for _ in 0..25 {
             std::thread::sleep(std::time::Duration::from_millis(30));
@@ -557,4 +556,16 @@ fn reads_ended_where_the_kernel_had_paged_out() {
         }
         run.end().exits(0);
     }
+}
+
+/// The kernel unmaps pages when it looks for memory to page out, pinned by atoll or not: `pread` gave less than a file has.
+#[test]
+fn reads_ended_where_the_kernel_had_paged_out() {
+    while_the_kernel_pages_out("files.c");
+}
+
+/// The same with `stat` and its like, which failed with EFAULT.
+#[test]
+fn calls_failed_whose_structures_the_kernel_had_paged_out() {
+    while_the_kernel_pages_out("structures.c");
 }

@@ -1,7 +1,7 @@
-//! Strings and structures lent to the kernel for a call: in place and kept near, or as a copy in pinned memory.
+//! Strings and structures lent to the kernel for a call: as a copy in memory that is never paged.
 //!
-//! Used by the wrappers, with `paged` to keep memory near. Where that is not enough (`paged::must_copy`), the kernel gets a
-//! copy: a call that failed with EFAULT in the middle would lose what it had done.
+//! Used by the wrappers. Memory kept near in its place (`paged`) is not enough: another node, another thread's fault or the kernel, where it
+//! looks for memory to page out, may unmap it for a moment. A call that failed with EFAULT in the middle would lose what it had done.
 
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -44,7 +44,7 @@ pub(super) struct Lent {
 }
 
 enum How {
-    /// The memory itself, kept near if it is paged.
+    /// The memory itself, which is not paged, or too long for a copy and kept near.
     Itself {
         _held: Hold,
     },
@@ -155,7 +155,6 @@ impl Lent {
     fn new(start: usize, len: usize, write: bool) -> Lent {
         if len <= MOST
             && let Some(pager) = paged::active()
-            && paged::must_copy(pager)
             && let Some((from, to)) = pager.first_paged(start, len)
             && from == start
         {
