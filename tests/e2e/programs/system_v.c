@@ -31,6 +31,7 @@ int main(void) {
     for (int round = 0; round < 3; round++) {
         int id;
         uint64_t *words = attach(&id);
+        if (words == (void *)-1) return verdict();
         use(words, round);
         uint64_t *second = shmat(id, NULL, SHM_RDONLY);
         CHECK(second != words && second[5] == mix(5 + round));

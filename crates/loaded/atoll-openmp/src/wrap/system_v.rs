@@ -1,8 +1,10 @@
 //! `shmat` and `shmdt`: System V shared memory, attached at the same address in every worker.
 //!
 //! Stands on `replay`, which repeats in the other workers what one of them did. The segment itself is the kernel's: it is not paged.
+//! Several nodes have no such memory: there `shmat` fails, as where the kernel lacks it, and libraries that only try it do without.
 
 use std::ffi::{c_int, c_void};
+use std::sync::Once;
 
 use atoll_memory::sys::{self, Errno};
 
@@ -36,7 +38,11 @@ fn length(id: c_int) -> Option<usize> {
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn shmat(id: c_int, at: *const c_void, flags: c_int) -> *mut c_void {
     if atoll_nodes::active() {
-        atoll_nodes::unsupported("System V shared memory (shmat)");
+        static SAID: Once = Once::new();
+        SAID.call_once(|| {
+            sys::complain("atoll: shmat failed: System V shared memory is not possible on several nodes\n");
+        });
+        return mapping::result(Err(Errno(libc::ENOSYS)));
     }
     let free = || {
         let len = length(id).filter(|_| at.is_null())?;
