@@ -169,6 +169,7 @@ impl Group {
 }
 
 impl Task {
+    #[inline(always)]
     fn new(layout: Layout) -> Task {
         Task {
             references: AtomicU32::new(1),
@@ -256,6 +257,33 @@ impl Task {
             memory.cast::<Task>().write(task);
         }
         memory.cast::<Task>()
+    }
+
+    /// Makes a child of `parent` that the thread itself executes at once, with arguments that stay where they are.
+    #[inline]
+    pub(crate) fn at_once(thread: &Thread, parent: &Task, is_final: bool) -> *const Task {
+        let memory = thread.blocks.take().unwrap_or_else(|| {
+            // SAFETY: the layout is not empty.
+            unsafe { alloc(BLOCK) }
+        });
+        if memory.is_null() {
+            super::fatal("Out of memory allocating a task");
+        }
+        let group = parent.group.get();
+        let task = memory.cast::<Task>();
+        // SAFETY: a block has room for a task.
+        unsafe {
+            task.write(Task {
+                parent: Cell::new(parent),
+                depth: Cell::new(parent.depth.get().saturating_add(1)),
+                icv: Cell::new(parent.icv.get()),
+                group: Cell::new(group),
+                made_in: Cell::new(group),
+                is_final: Cell::new(is_final),
+                ..Task::new(BLOCK)
+            });
+        }
+        task
     }
 
     /// Whether the task's arguments lie behind it, in memory that is not paged.

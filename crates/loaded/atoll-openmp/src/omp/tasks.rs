@@ -453,6 +453,34 @@ pub(crate) fn wait_for_children(thread: &Thread) {
     }
 }
 
+/// Executes a task of the calling thread at once that has no dependences and no event, so that nobody else hears of it. Where a
+/// program makes tasks down to some depth and no further, nearly all are such.
+#[inline]
+fn execute_simple(thread: &Thread, team: &Team, is_final: bool, (function, data): (Function, *mut u8)) {
+    let parent = thread.task();
+    // SAFETY: just made; lives until it ends below.
+    let task = unsafe { &*Task::at_once(thread, parent, is_final) };
+    thread.set_task(task);
+    stacks::call(thread, team, function, data);
+    thread.set_task(parent);
+    // SAFETY: the task is over, and its parent is the current task.
+    unsafe { Task::end_at_once(task) };
+}
+
+/// The same of a task whose arguments the program's function copies.
+#[inline(never)]
+fn execute_with_copy(
+    thread: &Thread,
+    team: &Team,
+    is_final: bool,
+    (function, copier, data, size, align): (Function, Copier, *mut u8, usize, usize),
+) {
+    stacks::with_room(size, align, |room| {
+        copier(room, data);
+        execute_simple(thread, team, is_final, (function, room));
+    });
+}
+
 /// Executes a task that was not counted, while its maker waits.
 pub(crate) fn execute_at_once(thread: &Thread, team: &'static Team, task: &'static Task) {
     depend::wait_until_ready(thread, team, task);
@@ -495,13 +523,37 @@ extern "C" fn GOMP_task(
     if is_cancelled(team, parent.group.get()) {
         return;
     }
-    let priority = priority(flags, priority_asked);
     let (size, align) = (size as usize, align as usize);
+    let is_simple = flags & (FLAG_DETACH | FLAG_DEPEND) == 0 && !thread.leaving.get();
+    if is_simple && !(deferrable && may_defer(team, parent)) {
+        let is_final = parent.is_final.get() || flags & FLAG_FINAL != 0;
+        match copier {
+            None => return execute_simple(thread, team, is_final, (function, data)),
+            Some(copier) if !team.sends_tasks() && stacks::has_room(size, align) => {
+                return execute_with_copy(thread, team, is_final, (function, copier, data, size, align));
+            }
+            Some(_) => {}
+        }
+    }
+    let priority = priority(flags, priority_asked);
     let recipe = Recipe { function, copier, size, align, flags, priority };
+    make_and_launch(thread, &recipe, (data, deferrable), (depend, detach));
+}
+
+/// Makes a task that may be left for later, or of which others hear, and starts it.
+#[inline(never)]
+fn make_and_launch(
+    thread: &Thread,
+    recipe: &Recipe,
+    (data, deferrable): (*mut u8, bool),
+    (depend, detach): (*const *mut u8, *mut *const Task),
+) {
+    let (team, parent) = (thread.team(), thread.task());
+    let (flags, copier) = (recipe.flags, recipe.copier);
     let detachable = flags & FLAG_DETACH != 0;
     let depends = flags & FLAG_DEPEND != 0;
     let defer = deferrable && shall_defer(team, parent, detachable, depends);
-    let task = make(thread, &recipe, defer || copier.is_some());
+    let task = make(thread, recipe, defer || copier.is_some());
     if detachable {
         task.detach.store(DETACHABLE, Ordering::Relaxed);
         // SAFETY: the program gives the place of its event variable, and the arguments begin with a copy of it.
@@ -511,7 +563,7 @@ extern "C" fn GOMP_task(
         }
     }
     if defer || copier.is_some() {
-        copy_arguments(task, &recipe, data);
+        copy_arguments(task, recipe, data);
     } else {
         task.data.set(data);
     }

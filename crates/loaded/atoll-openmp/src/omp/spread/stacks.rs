@@ -71,6 +71,11 @@ const ALIGN: usize = 64;
 #[repr(align(64))]
 struct Room<const N: usize>(MaybeUninit<[u8; N]>);
 
+/// Is there room for `size` bytes on the stack, aligned to `align`?
+pub(crate) fn has_room(size: usize, align: usize) -> bool {
+    align <= ALIGN && size <= MIDDLE
+}
+
 /// Calls `work` with room for `size` bytes, aligned to `align`: on the stack, or what is more than that in the program's memory.
 pub(crate) fn with_room(size: usize, align: usize, work: impl FnOnce(*mut u8)) {
     if align <= ALIGN && size <= SMALL {

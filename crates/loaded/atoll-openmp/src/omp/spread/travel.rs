@@ -1,7 +1,7 @@
 //! Tasks that travel: a node whose workers have nothing to do executes tasks that other nodes have queued.
 //!
-//! A node with a worker that is idle at a barrier is *hungry* and says so to all others, once. Whoever has tasks in its queues gives half
-//! of them, the oldest, or gives back half of those that it has from the hungry node and has not begun. The node that gave tasks
+//! A node with a worker that is idle at a barrier is *hungry* and says so to all others, once. Whoever has tasks in its queues gives some,
+//! the oldest, at most half of them, or gives back half of those that it has from the hungry node and has not begun. The node that gave tasks
 //! counts them as pending until it is told that they are done. So no barrier opens meanwhile, though the hungry node has
 //! arrived there already: its workers leave the barrier and come again (`atoll_nodes::Program::has_work`). A task that came is done
 //! when all that it made is done. A worker that waits inside a task may only begin that task's descendants. So it gives back tasks that
@@ -269,7 +269,7 @@ pub(crate) fn work(thread: &Thread, team: &'static Team) -> bool {
             ran: clock::now() - began,
             stalled: stall::own() - stalled,
             // Those of all workers, which take about as many each.
-            pages: (measure::pages_taken() - pages) / executing,
+            pages: measure::pages_taken().saturating_sub(pages) / executing,
         };
         let left = stack::off_paged(move || {
             let mut left = LEFT.lock();

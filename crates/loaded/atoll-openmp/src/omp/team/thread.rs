@@ -180,7 +180,8 @@ impl Thread {
 
     #[inline]
     pub(crate) fn set_task(&self, task: &Task) {
-        self.update(|state| state.task = task);
+        // SAFETY: only this thread uses its state, and no reference to it is kept anywhere.
+        unsafe { (*self.state.as_ptr()).task = task };
     }
 
     /// The control variables of the current task.
