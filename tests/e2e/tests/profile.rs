@@ -379,7 +379,7 @@ fn paging_was_called_waiting() {
 fn a_short_run_cost_more_than_it_should() {
     needs_perf!();
     let streams = Streams::new();
-    let line = streams.line(12);
+    let line = streams.line(24);
     let words: Vec<&str> = line.split_whitespace().collect();
     let overheads: Vec<(f64, f64)> = (0..4)
         .map(|_| {
