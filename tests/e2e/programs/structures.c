@@ -32,10 +32,10 @@ int main(int argc, char **argv) {
     }
     struct timespec begin, now;
     clock_gettime(CLOCK_MONOTONIC, &begin);
-    long failed = 0, calls = 0;
+    long failed = 0, rounds = 0;
     int error = 0;
     do {
-#pragma omp parallel for schedule(dynamic, 64) reduction(+ : failed, calls)
+#pragma omp parallel for schedule(dynamic, 64) reduction(+ : failed, rounds)
         for (long p = 0; p < PAGES; p++) {
             place *at = (place *)(memory + p * PAGE);
             int wrong = stat(at->path, &at->found) || getrusage(RUSAGE_SELF, &at->used) || access(at->path, F_OK);
@@ -44,11 +44,11 @@ int main(int argc, char **argv) {
             wrong = wrong || pthread_mutex_lock(mutex) || (sched_yield(), pthread_mutex_unlock(mutex));
             if (wrong) error = errno;
             failed += wrong;
-            calls++;
+            rounds++;
         }
         clock_gettime(CLOCK_MONOTONIC, &now);
     } while (now.tv_sec - begin.tv_sec < 2);
-    if (failed) fprintf(stderr, "%ld of %ld rounds failed, the last with %s\n", failed, calls, strerror(error));
+    if (failed) fprintf(stderr, "%ld of %ld rounds failed, the last with %s\n", failed, rounds, strerror(error));
     CHECK(failed == 0);
     return verdict();
 }

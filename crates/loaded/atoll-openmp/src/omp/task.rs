@@ -134,6 +134,19 @@ impl Blocks {
     }
 }
 
+/// The memory of a new task: a block that was kept, or else memory from the heap.
+#[inline]
+fn memory(kept: Option<*mut u8>, layout: Layout) -> *mut u8 {
+    let memory = kept.unwrap_or_else(|| {
+        // SAFETY: the layout is not empty.
+        unsafe { alloc(layout) }
+    });
+    if memory.is_null() {
+        super::fatal("Out of memory allocating a task");
+    }
+    memory
+}
+
 impl Group {
     pub(crate) fn open(outer: *const Group, workshare: bool) -> *const Group {
         // SAFETY: an outer group is open as long as the inner one.
@@ -200,6 +213,20 @@ impl Task {
         }
     }
 
+    /// What a child of `parent` begins as.
+    #[inline(always)]
+    fn child(parent: &Task, layout: Layout) -> Task {
+        let group = parent.group.get();
+        Task {
+            parent: Cell::new(parent),
+            depth: Cell::new(parent.depth.get().saturating_add(1)),
+            icv: Cell::new(parent.icv.get()),
+            group: Cell::new(group),
+            made_in: Cell::new(group),
+            ..Task::new(layout)
+        }
+    }
+
     /// Makes an implicit task, which lies in a team.
     pub(crate) fn implicit() -> Task {
         Task::new(Layout::new::<Task>())
@@ -234,19 +261,8 @@ impl Task {
         };
         let small = needed.size() <= BLOCK.size() && needed.align() <= BLOCK.align();
         let layout = if small { BLOCK } else { needed };
-        let memory = if small { thread.blocks.take() } else { None }.unwrap_or_else(|| {
-            // SAFETY: the layout is not empty.
-            unsafe { alloc(layout) }
-        });
-        if memory.is_null() {
-            super::fatal("Out of memory allocating a task");
-        }
-        let task = Task::new(layout);
-        task.parent.set(parent);
-        task.depth.set(parent.depth.get().saturating_add(1));
-        task.icv.set(parent.icv.get());
-        task.group.set(parent.group.get());
-        task.made_in.set(parent.group.get());
+        let memory = memory(if small { thread.blocks.take() } else { None }, layout);
+        let task = Task::child(parent, layout);
         // SAFETY: the memory has room for a task, and the arguments begin within it.
         unsafe {
             task.data.set(memory.add(offset));
@@ -262,27 +278,9 @@ impl Task {
     /// Makes a child of `parent` that the thread itself executes at once, with arguments that stay where they are.
     #[inline]
     pub(crate) fn at_once(thread: &Thread, parent: &Task, is_final: bool) -> *const Task {
-        let memory = thread.blocks.take().unwrap_or_else(|| {
-            // SAFETY: the layout is not empty.
-            unsafe { alloc(BLOCK) }
-        });
-        if memory.is_null() {
-            super::fatal("Out of memory allocating a task");
-        }
-        let group = parent.group.get();
-        let task = memory.cast::<Task>();
+        let task = memory(thread.blocks.take(), BLOCK).cast::<Task>();
         // SAFETY: a block has room for a task.
-        unsafe {
-            task.write(Task {
-                parent: Cell::new(parent),
-                depth: Cell::new(parent.depth.get().saturating_add(1)),
-                icv: Cell::new(parent.icv.get()),
-                group: Cell::new(group),
-                made_in: Cell::new(group),
-                is_final: Cell::new(is_final),
-                ..Task::new(BLOCK)
-            });
-        }
+        unsafe { task.write(Task { is_final: Cell::new(is_final), ..Task::child(parent, BLOCK) }) };
         task
     }
 

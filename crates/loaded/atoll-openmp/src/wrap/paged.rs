@@ -102,8 +102,8 @@ fn pin(pager: &'static Pager, start: usize, len: usize, write: bool) -> Hold {
     Hold { pager: Some(pager), start, len }
 }
 
-/// Pins `start..start + len`, if any of it is paged, while the result lives. For structures: at most [`chunk_bytes`] are
-/// pinned, and memory beyond that is not kept near.
+/// Pins `start..start + len`, if any of it is paged, while the result lives. For objects that must stay where they are, as locks
+/// must: at most [`chunk_bytes`] are pinned, and memory beyond that is not kept near. Structures that may move are copied (`lend`).
 #[inline]
 pub(super) fn hold(start: usize, len: usize, write: bool) -> Hold {
     let Some(pager) = active() else { return Hold::NOTHING };

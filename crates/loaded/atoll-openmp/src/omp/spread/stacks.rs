@@ -80,7 +80,7 @@ pub(crate) fn has_room(size: usize, align: usize) -> bool {
 pub(crate) fn with_room(size: usize, align: usize, work: impl FnOnce(*mut u8)) {
     if align <= ALIGN && size <= SMALL {
         on_stack::<SMALL>(work);
-    } else if align <= ALIGN && size <= MIDDLE {
+    } else if has_room(size, align) {
         on_stack::<MIDDLE>(work);
     } else {
         let Some(block) = exports::program_block(size.saturating_add(align)) else {

@@ -518,11 +518,16 @@ fn may_travel(task: &Task) -> bool {
         && !task.untied.get()
 }
 
+/// The address of the task's function.
+fn function(task: &Task) -> u64 {
+    task.function.get().map_or(0, |function| function as usize as u64)
+}
+
 /// The task's kind. Deeper ones than the limit are one kind.
 fn kind(task: &Task) -> Kind {
     let code = match task.packing.get() {
         Packing::Block => blocks::code(task),
-        _ => task.function.get().map_or(0, |function| function as usize as u64),
+        _ => function(task),
     };
     (code, task.depth.get().min(DEEPEST))
 }
@@ -531,13 +536,12 @@ fn kind(task: &Task) -> Kind {
 const DEEPEST: u32 = 64;
 
 fn pack(task: &Task) -> Traveller {
-    let function = task.function.get().map_or(0, |function| function as usize as u64);
     let arguments = match task.packing.get() {
         Packing::Block => Arguments::Block(blocks::pack(task)),
         Packing::Bytes { size, align } => {
             // SAFETY: the task has so many bytes of arguments, not paged, and nobody has begun it.
             let bytes = unsafe { std::slice::from_raw_parts(task.data.get(), size) }.to_vec();
-            Arguments::Bytes { function, bytes, align: align as u32 }
+            Arguments::Bytes { function: function(task), bytes, align: align as u32 }
         }
         Packing::Fixed => unreachable!("`may_travel` was asked before"),
     };

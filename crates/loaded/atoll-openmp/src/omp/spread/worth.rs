@@ -42,7 +42,7 @@ const ENOUGH: u64 = 4_000_000;
 const WINDOW: u64 = 4_000_000;
 
 /// A time of rest after losses, longer after each.
-#[derive(Default, Debug)]
+#[derive(Clone, Copy, Default, Debug)]
 struct Rest {
     until: u64,
     length: u64,
@@ -93,7 +93,7 @@ impl Worth {
         }
         // Inner tasks are hardly larger than those around them.
         let outer = self.kinds.range((code, 0)..(code, depth)).next_back();
-        let rest = outer.map(|(_, outer)| Rest { ..outer.rest }).unwrap_or_default();
+        let rest = outer.map(|(_, outer)| outer.rest).unwrap_or_default();
         let known = self.kinds.entry((code, depth)).or_insert(Known { rest, ..Known::default() });
         now >= known.rest.until && known.at_once == 0 && !known.away.contains_key(&node)
     }
