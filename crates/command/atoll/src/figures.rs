@@ -184,6 +184,7 @@ fn memory(t: &control::Totals) -> Memory {
         far_plain_bytes: get(&t.far_plain_bytes),
         tried_bytes: get(&t.tried_bytes),
         tried_packed_bytes: get(&t.tried_packed_bytes),
+        huge_pages: get(&t.huge_pages),
     }
 }
 

@@ -77,6 +77,7 @@ impl Options for AdaptiveOptions {
             epoch: 0,
             due: 0,
             token: 0,
+            huge_pages: 1,
             away: 0,
             rhythm: Rhythm::new(),
             stay: Stay::new(storage.frames),
@@ -109,6 +110,8 @@ const EPOCH: u32 = 27;
 const GUARDED: u32 = 1 << 22;
 const SHARED: u32 = 1 << 23;
 const STAYING: u32 = 1 << 24;
+/// In a tag: it is a huge page.
+const HUGE: u32 = 1 << 25;
 /// In a tag, from this bit on: in which eighth of a turnover of near memory, modulo 16, the page was brought.
 const EIGHTH: u32 = 28;
 /// A page that was brought so many eighths ago leaves with its neighbours, as long as the policy is FIFO.
@@ -159,6 +162,8 @@ pub struct Adaptive<'a> {
     /// Pages sorted after they were due.
     due: u32,
     token: u32,
+    /// Pages of a huge page.
+    huge_pages: u32,
     /// How many parts off the next use of the last victim was; 0 if it was not sorted.
     away: u32,
     rhythm: Rhythm,
@@ -183,14 +188,19 @@ impl Adaptive<'_> {
         *tag = *tag & !(USES | 1 << EPOCH) | uses | (self.epoch & 1) << EPOCH;
     }
 
-    /// A page became resident, or is restored.
+    /// How many pages what is in `frame` counts for.
+    fn pages(&self, frame: u32) -> u32 {
+        if self.tag[frame as usize] & HUGE != 0 { self.huge_pages } else { 1 }
+    }
+
+    /// A page became resident, or is restored. Its tag says already whether it is a huge one.
     fn enter(&mut self, frame: u32, uses: u32, stays: bool) {
-        self.tag[frame as usize] = self.eighth() << EIGHTH;
+        self.tag[frame as usize] = self.tag[frame as usize] & HUGE | self.eighth() << EIGHTH;
         self.set_uses(frame, if self.rhythm.following() { uses | 1 << self.part } else { uses });
         if stays {
             self.links.push_back(STAY, frame);
             self.tag[frame as usize] |= STAYING;
-            self.stay.len += 1;
+            self.stay.len += self.pages(frame);
         } else {
             self.join_guard(frame);
         }
@@ -201,15 +211,20 @@ impl Adaptive<'_> {
     fn join_guard(&mut self, frame: u32) {
         self.links.push_back(GUARD, frame);
         self.tag[frame as usize] |= GUARDED;
-        self.guarded += 1;
+        self.guarded += self.pages(frame);
     }
 
     fn leave(&mut self, frame: u32) {
         self.links.unlink(frame);
-        let tag = &mut self.tag[frame as usize];
-        self.guarded -= u32::from(*tag & GUARDED != 0);
-        self.stay.len -= u32::from(*tag & STAYING != 0);
-        *tag &= !(GUARDED | STAYING);
+        self.count_less(frame, self.pages(frame));
+        self.tag[frame as usize] &= !(GUARDED | STAYING);
+    }
+
+    /// What is in `frame` counts for so many pages less.
+    fn count_less(&mut self, frame: u32, pages: u32) {
+        let tag = self.tag[frame as usize];
+        self.guarded -= if tag & GUARDED != 0 { pages } else { 0 };
+        self.stay.len -= if tag & STAYING != 0 { pages } else { 0 };
     }
 
     /// Whether the policy is FIFO now, and does not sort.
@@ -345,13 +360,31 @@ impl Adaptive<'_> {
             && (self.eighth() + 16 - (tag >> EIGHTH)) % 16 >= OLD
     }
 
+    /// A page, or a huge page, that was evicted with this token became resident again.
+    fn return_with(&mut self, frame: u32, token: u32) {
+        self.fetched = self.fetched.wrapping_add(self.pages(frame));
+        self.advance();
+        let evicted = token >> PARTS & NO_PART;
+        let known = evicted != NUMBERED && token >> EPOCH & 1 == self.epoch & 1;
+        let mut uses = if known { token & USES } else { 0 };
+        if evicted < PARTS && self.rhythm.following() {
+            let far = (self.part + PARTS - evicted) % PARTS;
+            for away in 1..far {
+                uses &= !(1 << ((evicted + away) % PARTS));
+            }
+        }
+        let note = if evicted == NUMBERED { token & USES } else { 0 };
+        let stays = self.stay.returns(note, self.pages(frame)) && self.passing();
+        self.enter(frame, uses, stays);
+    }
+
     /// Removes a victim and makes its token.
     fn give(&mut self, victim: u32) {
         let part = if self.rhythm.following() { self.part } else { NO_PART };
         self.token = self.uses(victim) | part << PARTS | (self.epoch & 1) << EPOCH;
         if self.passing() {
             let from = if self.tag[victim as usize] & STAYING != 0 { From::Stay } else { From::Pass };
-            let note = self.stay.evicted(from, self.guarded);
+            let note = self.stay.evicted(from, self.guarded, self.pages(victim));
             if note != 0 {
                 self.token = note | NUMBERED << PARTS;
             }
@@ -365,6 +398,7 @@ impl Policy for Adaptive<'_> {
         if self.links.is_linked(frame) {
             return self.mapped(frame, mappers);
         }
+        self.tag[frame as usize] = 0;
         self.fetched = self.fetched.wrapping_add(1);
         self.advance();
         self.enter(frame, 0, false);
@@ -374,20 +408,29 @@ impl Policy for Adaptive<'_> {
         if self.links.is_linked(frame) {
             return self.mapped(frame, mappers);
         }
-        self.fetched = self.fetched.wrapping_add(1);
-        self.advance();
-        let evicted = token >> PARTS & NO_PART;
-        let known = evicted != NUMBERED && token >> EPOCH & 1 == self.epoch & 1;
-        let mut uses = if known { token & USES } else { 0 };
-        if evicted < PARTS && self.rhythm.following() {
-            let far = (self.part + PARTS - evicted) % PARTS;
-            for away in 1..far {
-                uses &= !(1 << ((evicted + away) % PARTS));
-            }
+        self.tag[frame as usize] = 0;
+        self.return_with(frame, token);
+    }
+
+    fn insert_huge(&mut self, frame: u32, pages: u32, token: Option<u32>) {
+        if self.links.is_linked(frame) {
+            return;
         }
-        let note = if evicted == NUMBERED { token & USES } else { 0 };
-        let stays = self.stay.returns(note) && self.passing();
-        self.enter(frame, uses, stays);
+        self.huge_pages = pages;
+        self.tag[frame as usize] = HUGE;
+        if let Some(token) = token {
+            return self.return_with(frame, token);
+        }
+        self.fetched = self.fetched.wrapping_add(pages);
+        self.advance();
+        self.enter(frame, 0, false);
+    }
+
+    fn split_huge(&mut self, frame: u32) {
+        if self.links.is_linked(frame) {
+            self.count_less(frame, self.pages(frame) - 1);
+        }
+        self.tag[frame as usize] &= !HUGE;
     }
 
     fn mapped(&mut self, frame: u32, mappers: u32) {
@@ -458,7 +501,7 @@ impl Policy for Adaptive<'_> {
         }
         let numbered = token >> PARTS & NO_PART == NUMBERED;
         let known = !numbered && token >> EPOCH & 1 == self.epoch & 1;
-        let stays = numbered && self.stay.returns(token & USES) && self.passing();
+        let stays = numbered && self.stay.returns(token & USES, self.pages(frame)) && self.passing();
         self.enter(frame, if known { token & USES } else { 0 }, stays);
     }
 

@@ -12,6 +12,9 @@ pub enum Event {
     Inserted(u32, u32),
     /// A page that had been evicted with this token came into the frame: mapped by one (`true`) or fetched ahead.
     Returned(u32, bool, u32),
+    /// A huge page of 2 to this power pages came into the frame and those of its other pages; with the token of its eviction, if it had been
+    /// evicted.
+    Huge(u32, u32, Option<u32>),
     /// One more page table maps the page in the frame: this many now.
     Mapped(u32, u32),
 }
@@ -33,6 +36,7 @@ impl Event {
             Event::Returned(frame, is_asked, token) => {
                 policy.insert_again(frame, u32::from(is_asked), token);
             }
+            Event::Huge(frame, order, token) => policy.insert_huge(frame, 1 << order, token),
             Event::Mapped(frame, mappers) => policy.mapped(frame, mappers),
         }
     }

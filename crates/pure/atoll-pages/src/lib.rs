@@ -21,6 +21,7 @@ pub mod core_map;
 pub mod event;
 pub mod fifo;
 pub mod habit;
+pub mod huge;
 pub mod links;
 pub mod lru;
 pub mod neighbours;

@@ -52,6 +52,21 @@ pub trait Policy {
         self.insert(frame, mappers);
     }
 
+    /// A huge page of `pages` pages became resident, which `frame` stands for; the token is that of its eviction, if it was evicted before. Policies
+    /// that count pages count so many.
+    fn insert_huge(&mut self, frame: u32, pages: u32, token: Option<u32>) {
+        let _ = pages;
+        match token {
+            Some(token) => self.insert_again(frame, 1, token),
+            None => self.insert(frame, 1),
+        }
+    }
+
+    /// The huge page that `frame` stands for is single pages from now on, of which it is one. Held or not.
+    fn split_huge(&mut self, frame: u32) {
+        let _ = frame;
+    }
+
     /// A worker mapped the page in `frame`: one more of them, or one that had lost its mapping to `scan`, which is
     /// how a use is seen. `mappers` is the new core-map count. Of a frame that is not held, without effect.
     fn mapped(&mut self, frame: u32, mappers: u32);

@@ -205,6 +205,14 @@ impl Policy for AnyPolicy<'_> {
         each!(self, policy => policy.insert_again(frame, mappers, token));
     }
 
+    fn insert_huge(&mut self, frame: u32, pages: u32, token: Option<u32>) {
+        each!(self, policy => policy.insert_huge(frame, pages, token));
+    }
+
+    fn split_huge(&mut self, frame: u32) {
+        each!(self, policy => policy.split_huge(frame));
+    }
+
     fn mapped(&mut self, frame: u32, mappers: u32) {
         each!(self, policy => policy.mapped(frame, mappers));
     }

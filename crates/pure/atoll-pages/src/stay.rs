@@ -102,9 +102,9 @@ impl Stay {
         self.len > self.limit() || self.clock - self.turned >= u64::from(self.frames / 16).max(TURN)
     }
 
-    /// A page returns, with what `evicted` said of it, 0 for nothing. Does it stay?
-    pub(crate) fn returns(&mut self, note: u32) -> bool {
-        self.returned += 1;
+    /// A page returns, or a huge page of so many `pages`, with what `evicted` said of it, 0 for nothing. Does it stay?
+    pub(crate) fn returns(&mut self, note: u32, pages: u32) -> bool {
+        self.returned += u64::from(pages);
         let number = note >> 2;
         let age = self.duel.wrapping_sub(number) & ((1 << NUMBER_BITS) - 1);
         if note & 3 != 0 && (age as usize) < DUELS {
@@ -124,8 +124,9 @@ impl Stay {
         self.len < self.limit()
     }
 
-    /// A page is evicted. `passing`: how many pass, it included. Returns what to remember of it, below 2^22.
-    pub(crate) fn evicted(&mut self, from: From, passing: u32) -> u32 {
+    /// A page is evicted, or a huge page of so many `pages`. `passing`: how many pages pass, it included. Returns what to remember of it, below
+    /// 2^22.
+    pub(crate) fn evicted(&mut self, from: From, passing: u32, pages: u32) -> u32 {
         let mut note = 0;
         match from {
             // No duel while the stay shrinks: it is losing already.
@@ -149,7 +150,7 @@ impl Stay {
             }
             _ => {}
         }
-        self.advance();
+        self.advance(pages);
         note
     }
 
@@ -185,19 +186,21 @@ impl Stay {
         }
     }
 
-    /// One eviction is over: time for the duels, and at score 0 for another attempt.
-    fn advance(&mut self) {
-        self.clock += 1;
-        // One slot an eviction; a duel that ends some evictions late ends the same way.
-        let slot = self.clock as usize % DUELS;
-        if let Duel::Until(end) = self.duels[slot]
-            && self.clock > end
-        {
-            self.duels[slot] = Duel::Over;
-            self.lost();
+    /// An eviction of so many pages is over: time for the duels, and at score 0 for another attempt.
+    fn advance(&mut self, pages: u32) {
+        self.clock += u64::from(pages);
+        // One slot a page; a duel that ends some evictions late ends the same way.
+        for behind in 0..(pages as usize).min(DUELS) {
+            let slot = (self.clock as usize).wrapping_sub(behind) % DUELS;
+            if let Duel::Until(end) = self.duels[slot]
+                && self.clock > end
+            {
+                self.duels[slot] = Duel::Over;
+                self.lost();
+            }
         }
         if self.score == 0 {
-            self.waited += 1;
+            self.waited += u64::from(pages);
             if self.waited >= self.wait {
                 if self.returned * 2 >= self.waited {
                     self.score = ATTEMPT;

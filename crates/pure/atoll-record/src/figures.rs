@@ -287,6 +287,9 @@ pub struct Memory {
     pub tried_bytes: u64,
     /// The bytes that these would take compressed with lz4.
     pub tried_packed_bytes: u64,
+    /// How often a huge page came: 2 MiB that the program walks through, which come and leave as one. Records of an older atoll have none.
+    #[serde(default)]
+    pub huge_pages: u64,
 }
 
 /// One worker's counters.

@@ -5,7 +5,7 @@
 
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 
-use atoll_pages::{AnyPolicy, PolicySpec, Storage};
+use atoll_pages::{AnyPolicy, PolicySpec, Storage, huge};
 
 use crate::arena_files::ArenaFiles;
 use crate::control::{Control, MAX_THREADS, MAX_WORKERS};
@@ -215,6 +215,8 @@ fn build(control: &'static Control, mapped: Option<ArenaFiles>) -> Result<&'stat
     let mut cut = Cutter { at: layout::TABLES };
     let words = cut.take(pages * 4)?;
     let touched = cut.take((pages >> 9).div_ceil(64) * 8 + 8)?;
+    let stretches = (pages << shift).div_ceil(1 << huge::SHIFT);
+    let stretch_words = cut.take(stretches * 8)?;
     let frame_table = cut.take(capacity as usize * Frames::bytes_per_frame(tables))?;
     // Without a limit nothing is ever evicted: no policy is asked, and none needs memory for all frames.
     let ordered = if s.near_bytes == u64::MAX {
@@ -246,11 +248,12 @@ fn build(control: &'static Control, mapped: Option<ArenaFiles>) -> Result<&'stat
     ZERO_PAGE.store(zero as usize, Ordering::Relaxed);
 
     // SAFETY: the pieces are disjoint, zeroed, mapped for ever and shared by all workers to come.
-    let (frames, words, touched, free, order, entries, announced) = unsafe {
+    let (frames, words, touched, stretches, free, order, entries, announced) = unsafe {
         (
             Frames::new(frame_table, capacity as usize, tables),
             std::slice::from_raw_parts(words.cast(), pages),
             std::slice::from_raw_parts(touched.cast(), (pages >> 9).div_ceil(64) + 1),
+            std::slice::from_raw_parts(stretch_words.cast(), stretches),
             std::slice::from_raw_parts_mut(free, capacity as usize),
             std::slice::from_raw_parts_mut(order, policy_words),
             std::slice::from_raw_parts_mut(entries.cast(), leaving),
@@ -277,6 +280,7 @@ fn build(control: &'static Control, mapped: Option<ArenaFiles>) -> Result<&'stat
     let parts = Parts {
         words,
         touched,
+        stretches,
         frames,
         frame_limit: capacity,
         free,

@@ -296,6 +296,8 @@ pub struct Totals {
     pub tried_bytes: AtomicU64,
     /// What these would take compressed.
     pub tried_packed_bytes: AtomicU64,
+    /// How often a huge page came: 2 MiB that come and leave as one.
+    pub huge_pages: AtomicU64,
     /// Evicted pages by the number of workers that mapped them (index 0 unused), pages still resident at exit added.
     pub by_count: [AtomicU64; CORE_MAP_COUNTS],
 }

@@ -76,6 +76,7 @@ pub const EVENT_PAGEFAULT: u8 = 0x12;
 
 const UFFDIO_API: u64 = iowr(0x3F, size_of::<ApiArgument>());
 const UFFDIO_REGISTER: u64 = iowr(0x00, size_of::<RegisterArgument>());
+const UFFDIO_UNREGISTER: u64 = ior(0x01, size_of::<RangeArgument>());
 const UFFDIO_WAKE: u64 = ior(0x02, size_of::<RangeArgument>());
 const UFFDIO_COPY: u64 = iowr(0x03, size_of::<CopyArgument>());
 const UFFDIO_ZEROPAGE: u64 = iowr(0x04, size_of::<FillArgument>());
@@ -206,6 +207,13 @@ impl Uffd {
     /// From now on missing pages in `start..start + len`, private memory, are ours.
     pub fn register_missing(self, start: usize, len: usize) -> Result<(), Errno> {
         self.register_for(start, len, REGISTER_MISSING)
+    }
+
+    /// Faults in `start..start + len` are the kernel's from now on.
+    pub fn unregister(self, start: usize, len: usize) -> Result<(), Errno> {
+        let mut a = RangeArgument { start: start as u64, len: len as u64 };
+        // SAFETY: the structure UFFDIO_UNREGISTER takes; it only marks mappings.
+        unsafe { sys::ioctl(self.0, UFFDIO_UNREGISTER, &mut a).map(drop) }
     }
 
     fn register_for(self, start: usize, len: usize, mode: u64) -> Result<(), Errno> {

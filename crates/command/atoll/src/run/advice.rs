@@ -13,6 +13,8 @@ const MUCH: f64 = 0.5;
 /// The least number of pages fetched for one fault at which larger pages are worth trying: a quarter of what a page of 64K
 /// brings.
 const SIDE_BY_SIDE: f64 = 4.0;
+/// Pages of 4K that a huge page is.
+const HUGE_PAGES: u64 = 512;
 /// If pages compress to this share or less, compressed far memory moves less than a file does.
 const SMALL: f64 = 0.6;
 /// If pages compress to this share or more, compressing gains nothing.
@@ -56,7 +58,9 @@ fn at_this_limit(f: &Figures) -> Vec<String> {
     let (s, m, t) = (&f.settings, &f.memory, &f.total);
     let mut tips = Vec::new();
     let together = (t.major_faults + t.prefetched_pages) as f64 / t.major_faults.max(1) as f64;
-    if s.page_bytes == 4096 && f.nodes.is_empty() && together >= SIDE_BY_SIDE {
+    // What comes in huge pages comes in larger ones than that already.
+    let few_are_huge = m.huge_pages * HUGE_PAGES < (t.major_faults + t.prefetched_pages) / 2;
+    if s.page_bytes == 4096 && f.nodes.is_empty() && together >= SIDE_BY_SIDE && few_are_huge {
         tips.push(format!("--page 64K (a fault brought {together:.0} pages side by side)"));
     }
     let is_file = s.far == "file" || s.far.starts_with("file:");

@@ -107,6 +107,9 @@ fn write_memory(out: &mut String, f: &Figures) -> std::fmt::Result {
     if m.far_bytes > 0 {
         write!(out, "  far {} held in {}", bytes(m.far_bytes), bytes(m.far_stored_bytes))?;
     }
+    if m.huge_pages > 0 {
+        write!(out, "  pages of 2M came {} times", count(m.huge_pages))?;
+    }
     writeln!(out)
 }
 

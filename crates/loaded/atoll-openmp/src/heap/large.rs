@@ -81,6 +81,7 @@ pub(crate) fn allocate(bytes: usize, alignment: usize, content: Content) -> Opti
         extents.settle_stale(pager, start, start + len, content);
         (start, used)
     };
+    pager.is_one_block(start, start + len);
     if pager.is_segment() || place::nodes() > 1 {
         // No memory is given back here: in a segment all pages stay, and other nodes may have copies of earlier content. Memory
         // that was used before is zeroed when it is used again.
@@ -239,6 +240,17 @@ pub(crate) fn zero(start: usize, end: usize) {
     }
     clear(start, a.min(end));
     clear(b.max(start), end);
+}
+
+/// Keeps the pager from changing the rights of `start..end`, as it does of huge pages, now that the program has changed them or something lies over a
+/// part of it.
+pub(crate) fn keep_pages_single(start: usize, end: usize) {
+    let Some(pager) = state::pager() else { return };
+    let end = end.min(atoll_memory::layout::ARENA + atoll_memory::layout::ARENA_BYTES);
+    let _blocked = SignalsBlocked::new();
+    if let Err(e) = pager.keep_single(start, end) {
+        atoll_memory::ending::end(e);
+    }
 }
 
 /// Drops the content of `start..end` in a process that the program forked, whose arena is private memory; the range then reads

@@ -152,6 +152,7 @@ pub(crate) fn take_out(at: usize, len: usize, prot: c_int) -> Result<(), Errno> 
         unsafe { sys::syscall(libc::SYS_mprotect, [at, bytes, prot as usize, 0, 0, 0]) }
     };
     let usual = libc::PROT_READ | libc::PROT_WRITE;
+    large::keep_pages_single(at, end);
     for (a, b) in mapped_over::between(at, end) {
         mapped_over::pin_edges(a, b);
         // From here on nobody writes to the memory that is copied.

@@ -42,6 +42,11 @@ pub(crate) fn is_ours(signal: c_int) -> bool {
     program(signal).is_some()
 }
 
+/// SIGSEGV's code for an address where nothing is mapped, which a guard reads as.
+const SEGV_MAPERR: c_int = 1;
+/// SIGSEGV's code for an access that the mapping does not allow, which a far huge page reads as.
+const SEGV_ACCERR: c_int = 2;
+
 unsafe extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     // Until the fault is handled; dropped before the program's own handler runs, which may not return.
     let within = linker::enter();
@@ -72,10 +77,12 @@ unsafe extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context
             drop(within);
             return pass_on(signal, info, context);
         }
-        /// SIGSEGV's code for an address where nothing is mapped, which a guard reads as.
-        const SEGV_MAPERR: c_int = 1;
-        let is_of_pages =
-            signal != libc::SIGSEGV || (*info).si_code == SEGV_MAPERR && pager.is_guarded(address);
+        let is_of_pages = signal != libc::SIGSEGV
+            || match (*info).si_code {
+                SEGV_MAPERR => pager.is_guarded(address),
+                SEGV_ACCERR => pager.is_of_huge_page(state::executor(pager), address),
+                _ => false,
+            };
         if pager.is_segment() || !is_of_pages {
             drop(within);
             return pass_on(signal, info, context);

@@ -294,6 +294,7 @@ pub(crate) unsafe extern "C" fn mprotect(at: usize, len: usize, prot: c_int) -> 
         Some(pager) => {
             let page = pager.page_bytes();
             let start = at & !(page - 1);
+            crate::heap::large::keep_pages_single(at, at.saturating_add(len));
             protect(start, (at + len - start).next_multiple_of(page), ALL)
         }
         None => protect(at, len, prot),

@@ -295,8 +295,19 @@ impl FarStore for AutoStore {
         Ok(stays)
     }
 
+    fn leave_all_in_place(&self, first: u64, count: u64) -> Result<bool, FarError> {
+        if first.saturating_add(count) > self.pages {
+            return Err(FarError::OutOfRange { page: self.pages });
+        }
+        Ok(self.plainly(first, || self.in_place.add_all(first, count))?.is_some())
+    }
+
     fn is_in_place(&self, page: u64) -> bool {
         self.in_place.has(page)
+    }
+
+    fn are_in_place(&self, first: u64, count: u64) -> bool {
+        self.in_place.has_all(first, count)
     }
 
     fn next_to_pack(&self) -> Option<u64> {
@@ -311,8 +322,8 @@ impl FarStore for AutoStore {
         Some(page)
     }
 
-    fn take_from_place(&self, page: u64) {
-        let _ = self.in_place.remove(page, 1);
+    fn take_from_place(&self, first: u64, count: u64) {
+        let _ = self.in_place.remove(first, count);
     }
 
     fn usage(&self) -> Usage {

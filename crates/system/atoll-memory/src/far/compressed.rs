@@ -278,7 +278,7 @@ impl<C: Codec> CompressedStore<C> {
         let first = transfer.page * units;
         let counters = lane.counters();
         if self.table.load(first) == 0 {
-            self.lanes.hold(0, u64::MAX)?;
+            self.lanes.hold(0, 1, u64::MAX)?;
         }
         for i in 0..units {
             // SAFETY: unit i lies in the caller's page.

@@ -274,7 +274,7 @@ impl FileStore {
                 lane.counters().writes_avoided.fetch_add(1, Relaxed);
                 continue;
             }
-            if old == 0 && self.lanes.hold(self.tier, self.limit_pages).is_err() {
+            if old == 0 && self.lanes.hold(self.tier, 1, self.limit_pages).is_err() {
                 stop = Err(FarError::Full);
                 break;
             }

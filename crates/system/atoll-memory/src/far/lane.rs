@@ -99,10 +99,10 @@ impl Lanes {
         &self.memory.get::<Held>(0).lanes
     }
 
-    /// Counts one more page in `tier`, unless there are `limit` already.
-    pub(crate) fn hold(&self, tier: usize, limit: u64) -> Result<(), FarError> {
-        if self.held(tier).fetch_add(1, Relaxed) >= limit {
-            self.drop_held(tier, 1);
+    /// Counts `pages` more in `tier`, unless there were more than `limit` then.
+    pub(crate) fn hold(&self, tier: usize, pages: u64, limit: u64) -> Result<(), FarError> {
+        if self.held(tier).fetch_add(pages, Relaxed).saturating_add(pages) > limit {
+            self.drop_held(tier, pages);
             return Err(FarError::Full);
         }
         Ok(())

@@ -183,9 +183,25 @@ pub trait FarStore {
         Ok(false)
     }
 
+    /// Whether all of `count` pages from `first` on, none of which the store holds, may stay where they lie; if so, as for
+    /// [`leave_in_place`](Self::leave_in_place).
+    ///
+    /// # Errors
+    /// As for `store`.
+    fn leave_all_in_place(&self, first: u64, count: u64) -> Result<bool, FarError> {
+        let _ = (first, count);
+        Ok(false)
+    }
+
     /// Whether the page was left where it lies: then its content is there, and not in the store.
     fn is_in_place(&self, page: u64) -> bool {
         let _ = page;
+        false
+    }
+
+    /// Whether `count` pages from `first` on were all left where they lie.
+    fn are_in_place(&self, first: u64, count: u64) -> bool {
+        let _ = (first, count);
         false
     }
 
@@ -194,9 +210,9 @@ pub trait FarStore {
         None
     }
 
-    /// A page that was left where it lies is near again, and no longer held.
-    fn take_from_place(&self, page: u64) {
-        let _ = page;
+    /// What was left where it lies of `count` pages from `first` on is near again, and no longer held.
+    fn take_from_place(&self, first: u64, count: u64) {
+        let _ = (first, count);
     }
 
     /// What the store holds and has done.
@@ -301,16 +317,24 @@ impl FarStore for AnyFar {
         each!(self, s => s.leave_in_place(page))
     }
 
+    fn leave_all_in_place(&self, first: u64, count: u64) -> Result<bool, FarError> {
+        each!(self, s => s.leave_all_in_place(first, count))
+    }
+
     fn is_in_place(&self, page: u64) -> bool {
         each!(self, s => s.is_in_place(page))
+    }
+
+    fn are_in_place(&self, first: u64, count: u64) -> bool {
+        each!(self, s => s.are_in_place(first, count))
     }
 
     fn next_to_pack(&self) -> Option<u64> {
         each!(self, s => s.next_to_pack())
     }
 
-    fn take_from_place(&self, page: u64) {
-        each!(self, s => s.take_from_place(page));
+    fn take_from_place(&self, first: u64, count: u64) {
+        each!(self, s => s.take_from_place(first, count));
     }
 
     fn usage(&self) -> Usage {

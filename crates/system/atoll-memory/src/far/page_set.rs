@@ -49,10 +49,38 @@ impl PageSet {
         let (word, bit) = (self.bits.word(page / 64), 1 << (page % 64));
         // Neighbouring pages share a word with other workers; the bit itself is the caller's.
         if word.load(Relaxed) & bit == 0 {
-            self.lanes.hold(self.tier, self.limit)?;
+            self.lanes.hold(self.tier, 1, self.limit)?;
             word.fetch_or(bit, Relaxed);
         }
         Ok(())
+    }
+
+    /// The words that `count` pages from `first` on lie in, each with the bits of those pages.
+    fn words(first: u64, count: u64) -> impl Iterator<Item = (u64, u64)> {
+        let end = first.saturating_add(count);
+        (first / 64..end.div_ceil(64)).map(move |index| {
+            let base = index * 64;
+            let low = u64::MAX << first.saturating_sub(base).min(63);
+            let high = u64::MAX >> (base + 64).saturating_sub(end).min(63);
+            (index, low & high)
+        })
+    }
+
+    /// Adds `count` pages from `first` on, which are below the number of pages and none of which is in the set.
+    ///
+    /// # Errors
+    /// `Full`; then the set is as it was.
+    pub(super) fn add_all(&self, first: u64, count: u64) -> Result<(), FarError> {
+        self.lanes.hold(self.tier, count, self.limit)?;
+        for (index, bits) in Self::words(first, count) {
+            self.bits.word(index).fetch_or(bits, Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Whether `count` pages from `first` on are all in the set.
+    pub(super) fn has_all(&self, first: u64, count: u64) -> bool {
+        Self::words(first, count).all(|(index, bits)| self.bits.load(index) & bits == bits)
     }
 
     /// Whether the page is one of the set.

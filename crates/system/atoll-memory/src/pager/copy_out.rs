@@ -19,10 +19,10 @@ use super::executor::Executor;
 use super::frames::CoreMap;
 use super::in_place::InPlace;
 use super::page_word::{self, PageWord};
-use super::{FaultError, Pager};
+use super::{FaultError, Pager, unmap};
 use crate::control::Figures;
 use crate::far::{FarStore, Transfer};
-use crate::sys;
+use crate::sys::{self, Errno};
 
 /// Stretches of neighbours in `group`, which is sorted by page: positions.
 fn runs<'a>(group: &'a [Victim], end: impl Fn(u32) -> usize + 'a) -> impl Iterator<Item = Range<usize>> + 'a {
@@ -104,6 +104,12 @@ impl Pager {
             };
             match gone {
                 Ok(()) => self.release_frames(x, pages),
+                // What was to leave the file is there, but cleared.
+                Err(FaultError::Lost(e)) => {
+                    result = Err(FaultError::Kernel(e));
+                    self.put_back(x, pages, &copies[run])?;
+                    self.unprotect(x, pages);
+                }
                 Err(e) => {
                     result = Err(e);
                     if stage[run.start] == Stage::Unmapped {
@@ -139,11 +145,18 @@ impl Pager {
         }
         let writers = self.writers(x, run);
         let len = run.len() << self.places.shift;
-        if !writers.is_empty() && self.places.shift < 21 && len <= x.pipe.capacity(x.scratch_bytes) {
+        let may_be_parts = self.may_be_parts(run);
+        let is_for_pipe = !writers.is_empty() && self.places.shift < 21 && !may_be_parts;
+        if is_for_pipe && len <= x.pipe.capacity(x.scratch_bytes) {
             return self.unmap_and_copy(x, run, copies);
         }
         let (at, _) = self.places.address_of(run[0].page);
-        if let Err(e) = self.tables.protect(&writers, at, len) {
+        let kept_out = if may_be_parts && self.guards_far_pages() {
+            self.guard(x, run, at, len)
+        } else {
+            self.tables.protect(&writers, at, len)
+        };
+        if let Err(e) = kept_out {
             self.unprotect(x, run);
             return Err(FaultError::Kernel(e));
         }
@@ -158,6 +171,20 @@ impl Pager {
             }
         }
         Ok(Stage::Copied)
+    }
+
+    fn may_be_parts(&self, run: &[Victim]) -> bool {
+        run.iter().any(|victim| self.huge.may_be_part(victim.page))
+    }
+
+    /// Puts guards in the place of a run's mappings. Pages that may be parts of a large page need these: while the hole is punched the kernel may have
+    /// cleared them and still map them.
+    fn guard(&self, x: &Executor, run: &[Victim], at: usize, len: usize) -> Result<(), Errno> {
+        if run.iter().any(|victim| !victim.dirty) {
+            // The kernel would try for ever to put a guard where its mark for a write-protected page is.
+            self.tables.uffd(x.table).write_protect(at, len, false)?;
+        }
+        unmap::advise(at, len, unmap::GUARD as usize)
     }
 
     /// Unmaps a run of pages that others may be writing to, and then copies it.
@@ -205,6 +232,10 @@ impl Pager {
     /// Allows writes to a run again. Pages that were read-only stay so through their dirty flag: a later write fault
     /// clears the rest.
     fn unprotect(&self, x: &Executor, run: &[Victim]) {
+        if self.guards_far_pages() && self.may_be_parts(run) {
+            let (at, _) = self.places.address_of(run[0].page);
+            let _ = unmap::advise(at, run.len() << self.places.shift, unmap::UNGUARD);
+        }
         self.writers(x, run).for_each(|table| {
             for v in run.iter().filter(|v| v.dirty && self.may_map(v.frame, table)) {
                 let (at, _) = self.places.address_of(v.page);
@@ -243,7 +274,7 @@ impl Pager {
                     // What is there of them already is as good as their copies, and goes with the hole that is punched here.
                     let _ = self.punch(&group[index..index + run]);
                     for place in index..index + run {
-                        self.far.store.take_from_place(group[place].page.into());
+                        self.far.store.take_from_place(group[place].page.into(), 1);
                         returned[place] = false;
                     }
                 }
@@ -291,7 +322,7 @@ impl Pager {
     }
 
     fn punch(&self, run: &[Victim]) -> Result<(), FaultError> {
-        self.places.punch(run[0].page, run.len()).map_err(FaultError::Kernel)
+        self.punch_pages(run[0].page, run.len())
     }
 
     /// Enters a run of victims as far; their frames are free for `x`.
@@ -320,7 +351,7 @@ impl Pager {
         for v in run.iter().filter(|v| !v.store) {
             self.release_frames(x, std::slice::from_ref(v));
         }
-        run.iter().for_each(|v| self.far.store.take_from_place(v.page.into()));
+        run.iter().for_each(|v| self.far.store.take_from_place(v.page.into(), 1));
         for part in parts(run) {
             let (pages, from) = (&run[part.clone()], copies[part.start]);
             let (len, offset) = (pages.len() << self.places.shift, self.places.offset(pages[0].page));

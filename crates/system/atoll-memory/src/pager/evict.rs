@@ -11,6 +11,7 @@ use atoll_pages::victims::{self, Near};
 use atoll_pages::{Habit, pacing};
 
 use super::executor::{CACHE, Executor, Lately};
+use super::huge::HugePages;
 use super::pages::Pages;
 use super::room::Room;
 use super::{FaultError, Pager};
@@ -94,7 +95,7 @@ impl Pager {
         x.lately.set_frames(target);
         let mut victims = [NO_VICTIM; VICTIMS];
         let before = x.cached;
-        let count = {
+        let (count, huge) = {
             let mut room = self.near.room.lock();
             self.drain_logs(&mut room);
             self.age(x, &mut room);
@@ -109,11 +110,19 @@ impl Pager {
             let want = if self.guards_far_pages() { want.max(self.batch_of_stretches(target)) } else { want };
             let want = pacing::victims(want, surplus, x.cached);
             room.leaving.makers.note(std::ptr::from_ref(x).addr());
-            self.choose(&mut room, x, &mut victims[..want], target)
+            let count = self.choose(&mut room, x, &mut victims[..want], target);
+            (count, room.leaving.huge.take())
         };
         let victims = &mut victims[..count];
         victims.sort_unstable_by_key(|v| v.page);
         let result = self.evict_all(x, victims).and_then(|()| self.pack_some(x));
+        if let Some(first) = huge
+            && self.evict_huge(x, first)
+        {
+            let mut room = self.near.room.lock();
+            let want = pacing::refill(self.batch(target), need, x.cached);
+            self.take_unused(x, &mut room, want, target);
+        }
         if self.near.taken.load(Ordering::Relaxed) > target {
             let mut room = self.near.room.lock();
             self.shrink(x, &mut room, target, need);
@@ -127,7 +136,7 @@ impl Pager {
     /// Asks the policy for victims and locks their pages; those in use elsewhere, and those of the last faults, go back.
     pub(super) fn choose_now(&self, room: &mut Room, lately: &Lately, victims: &mut [Victim]) -> usize {
         let most = victims.len();
-        let mut near = Lockable::new(&self.pages, lately, victims);
+        let mut near = Lockable::new(self, lately, victims);
         victims::choose(&mut room.policy, &mut near, most, self.places.shift == 12)
     }
 }
@@ -135,6 +144,7 @@ impl Pager {
 /// The resident pages, as victims are chosen among them: each is locked when it is taken.
 pub(super) struct Lockable<'a> {
     pages: &'a Pages,
+    huge: &'a HugePages,
     lately: &'a Lately,
     victims: &'a mut [Victim],
     count: usize,
@@ -142,8 +152,8 @@ pub(super) struct Lockable<'a> {
 
 impl<'a> Lockable<'a> {
     /// The resident pages with none taken yet. The caller takes no more than `victims` has room for.
-    pub(super) fn new(pages: &'a Pages, lately: &'a Lately, victims: &'a mut [Victim]) -> Lockable<'a> {
-        Lockable { pages, lately, victims, count: 0 }
+    pub(super) fn new(pager: &'a Pager, lately: &'a Lately, victims: &'a mut [Victim]) -> Lockable<'a> {
+        Lockable { pages: &pager.pages, huge: &pager.huge, lately, victims, count: 0 }
     }
 }
 
@@ -157,7 +167,7 @@ impl Near for Lockable<'_> {
     }
 
     fn take(&mut self, page: u64, frame: u32, token: u32) -> bool {
-        if self.lately.has(page as u32) {
+        if self.huge.is_kept(page as u32, self.lately) {
             return false;
         }
         let Some(victim) = self.pages.lock_victim(page as u32, frame, token) else { return false };

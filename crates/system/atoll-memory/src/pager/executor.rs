@@ -6,9 +6,11 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use atoll_pages::huge::Pace;
 use atoll_pages::{Event, Guesses, Prefetcher, pacing};
 
 use super::page_pipe::PagePipe;
+use super::page_word::MAX_FRAMES;
 use super::threads::Threads;
 use crate::control::Figures;
 use crate::far::Lane;
@@ -18,6 +20,9 @@ pub const CACHE: usize = pacing::STORE;
 
 /// Entries of a log; a power of two.
 const LOG: usize = pacing::LOG;
+
+/// Pages that an instruction may need at once, but for one that gathers words, which goes on where it was.
+const OPERANDS: u32 = 4;
 
 /// The pages of a worker's last faults. An instruction may need several pages at once, and a loop some more, so none of them leaves for
 /// another one: under a policy that evicts what came last neither would get on.
@@ -29,6 +34,8 @@ pub(super) struct Lately {
     noted: u32,
     /// How many of the last ones are kept.
     kept: u32,
+    /// Frames that near memory has.
+    frames: u32,
 }
 
 impl Lately {
@@ -44,6 +51,19 @@ impl Lately {
     /// Near memory has `frames` now, of which a quarter is kept at most.
     pub(super) fn set_frames(&mut self, frames: u32) {
         self.kept = (frames / 4).min(self.pages.len() as u32);
+        self.frames = frames;
+    }
+
+    /// Frames that near memory had when a victim was last looked for.
+    pub(super) fn frames(&self) -> u32 {
+        self.frames
+    }
+
+    /// Whether one of the last faults, as many as an instruction may need pages, was on a page of the `1 << order` from `first` on.
+    pub(super) fn has_of_late(&self, first: u32, order: u32) -> bool {
+        let last = self.noted.saturating_sub(OPERANDS)..self.noted;
+        last.map(|number| self.pages[number as usize % self.pages.len()])
+            .any(|noted| noted != 0 && (noted - 1) >> order == first >> order)
     }
 
     /// Whether one of the last faults was on `page`.
@@ -78,6 +98,10 @@ pub struct Executor {
     pub(super) lately: Lately,
     /// The address of the last fault on a page over which the program has another mapping.
     pub(super) covered_at: usize,
+    /// The address of the last access that a mapping did not allow, and how often in a row it came while its page was near.
+    pub(super) denied: (usize, u32),
+    /// How fast this worker comes to far huge pages.
+    pub(super) pace: Pace,
     /// Guesses whether pages that come will be written.
     pub(super) guesses: Guesses,
     head: AtomicU32,
@@ -94,12 +118,16 @@ impl Executor {
         if head.wrapping_sub(self.tail.load(Ordering::Acquire)) as usize >= LOG {
             return false;
         }
-        // Bits 62–63: kind; 61: mapped; 32–60: count or token; 0–31: frame.
+        // Bits 62–63: kind; 61: mapped, or evicted before; 32–60: count or token; 28–31: order; 0–27: frame.
         let value = match event {
             Event::Inserted(frame, count) => u64::from(count) << 32 | u64::from(frame),
             Event::Mapped(frame, count) => 1 << 62 | u64::from(count) << 32 | u64::from(frame),
             Event::Returned(frame, mapped, token) => {
                 2 << 62 | u64::from(mapped) << 61 | u64::from(token) << 32 | u64::from(frame)
+            }
+            Event::Huge(frame, order, token) => {
+                let known = u64::from(token.is_some()) << 61 | u64::from(token.unwrap_or_default()) << 32;
+                3 << 62 | known | u64::from(order) << 28 | u64::from(frame)
             }
         };
         self.log[head as usize % LOG].store(value, Ordering::Relaxed);
@@ -122,11 +150,12 @@ impl Executor {
         let head = self.head.load(Ordering::Acquire);
         while tail != head {
             let value = self.log[tail as usize % LOG].load(Ordering::Relaxed);
-            let (frame, count) = (value as u32, (value >> 32) as u32 & 0x1fff_ffff);
+            let (frame, count) = (value as u32 & (MAX_FRAMES - 1), (value >> 32) as u32 & 0x1fff_ffff);
             each(match value >> 62 {
                 0 => Event::Inserted(frame, count),
                 1 => Event::Mapped(frame, count),
-                _ => Event::Returned(frame, value >> 61 & 1 != 0, count),
+                2 => Event::Returned(frame, value >> 61 & 1 != 0, count),
+                _ => Event::Huge(frame, value as u32 >> 28, (value >> 61 & 1 != 0).then_some(count)),
             });
             tail = tail.wrapping_add(1);
         }

@@ -95,6 +95,10 @@ impl Pager {
         fault: Fault,
     ) -> Result<PageWord, FaultError> {
         let frame = seen.frame();
+        if self.huge.is_huge(page) {
+            // Another thread brought the huge page meanwhile, which the kernel maps.
+            return Ok(seen);
+        }
         let (at, _) = self.places.address_of(page);
         let len = self.page_bytes();
         let uffd = self.tables.uffd(fault.table);
@@ -138,7 +142,7 @@ impl Pager {
 
     /// Maps the pages at `at..at + len`, whose memory is in the arena's file, though a part of them may be mapped already. On failure a part
     /// may be mapped, too.
-    fn map_whole(
+    pub(super) fn map_whole(
         &self,
         uffd: Uffd,
         at: usize,
@@ -177,6 +181,16 @@ impl Pager {
 
     /// Brings a locked page that is far or was never touched, and what its stream will want next.
     fn fetch(&self, x: &mut Executor, page: u32, seen: PageWord, fault: Fault) -> Result<(), FaultError> {
+        if seen.state() == State::Far
+            && let Some(result) = self.fetch_huge(x, page, seen, fault.table)
+        {
+            return result;
+        }
+        if seen.state() == State::Absent
+            && let Some(result) = self.begin_huge(x, page, fault.table)
+        {
+            return result;
+        }
         let part = (fault.address & (self.page_bytes() - 1)) >> (self.places.shift - 12);
         let within = self.worth_fetching(page, seen.state());
         let window = x.streams.fault_at(u64::from(page), part as u32, within);
@@ -216,6 +230,9 @@ impl Pager {
         let done = before + done;
         let f = x.figures;
         if seen.state() == State::Far {
+            if let Some(last) = done.checked_sub(1) {
+                self.huge.fetched(batch.items[0].page, batch.items[last].page, done as u32);
+            }
             Figures::add(&f.major_faults, 1);
             Figures::add(&f.bytes_in, (done as u64) << self.places.shift);
         } else {
@@ -229,6 +246,11 @@ impl Pager {
     fn worth_fetching(&self, page: u32, state: State) -> std::ops::RangeInclusive<u64> {
         let (at, end) = self.places.address_of(page);
         let last = u64::from(page) + ((end - at) >> self.places.shift) as u64 - 1;
+        if state == State::Far
+            && let Some(stretch) = self.huge.bounds(page)
+        {
+            return *stretch.start()..=last.min(*stretch.end());
+        }
         pacing::worth_fetching(page.into(), state == State::Absent, last)
     }
 
@@ -280,7 +302,7 @@ impl Pager {
             let seen = page_word::load(word);
             if seen.state() == state && !seen.is_covered() && page_word::try_lock(word, seen) {
                 // A page that never was anywhere is made to be written.
-                if !self.may(candidate, state == State::Absent) {
+                if self.huge.is_huge(candidate) || !self.may(candidate, state == State::Absent) {
                     page_word::unlock(word, seen);
                     continue;
                 }
@@ -404,7 +426,7 @@ impl Pager {
             self.pages.frames.add_mapper(frame, table);
             self.note(x, Event::arrived(frame, item.page == page, far.then(|| item.seen.token())));
             if item.stayed {
-                self.far.store.take_from_place(item.page.into());
+                self.far.store.take_from_place(item.page.into(), 1);
             }
             if !far {
                 self.pages.touch(item.page, self.places.shift, &self.control.totals);

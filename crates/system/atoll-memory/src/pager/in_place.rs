@@ -10,6 +10,8 @@
 //!
 //! Rules: no allocation, no locks the program could hold, no arena access, no printing.
 
+use atoll_pages::huge::Why;
+
 use super::evict::{NO_VICTIM, VICTIMS, Victim};
 use super::executor::Executor;
 use super::frames::CoreMap;
@@ -213,7 +215,7 @@ impl Pager {
             let seen = page_word::load(word);
             if seen.state() == State::Far && page_word::try_lock(word, seen) {
                 between.push(page, seen);
-                if self.far.is_in_place(page) {
+                if self.far.is_in_place(page) && !self.huge.is_huge(page) {
                     continue;
                 }
             }
@@ -226,7 +228,7 @@ impl Pager {
     /// A run of victims is to be moved after all. Far memory has forgotten what it held of them.
     fn do_not_stay(&self, run: &mut [Victim], stays: &mut [bool]) {
         for victim in run {
-            self.far.store.take_from_place(victim.page.into());
+            self.far.store.take_from_place(victim.page.into(), 1);
             self.pages.frames.set_dirty(victim.frame);
             (victim.dirty, victim.store) = (true, true);
         }
@@ -243,16 +245,17 @@ impl Pager {
         let mut count = 0;
         for _ in 0..PACKED.min(x.cached) {
             let Some(page) = self.far.store.next_to_pack().map(|page| page as u32) else { break };
+            self.split(page, Why::PartNeeded)?;
             let word = self.pages.word(page);
             let seen = page_word::load(word);
             if seen.state() != State::Far || !page_word::try_lock(word, seen) {
                 break;
             }
-            if !self.far.is_in_place(page) {
+            if !self.far.is_in_place(page) || self.huge.is_huge(page) {
                 page_word::unlock(word, seen);
                 break;
             }
-            self.far.store.take_from_place(page.into());
+            self.far.store.take_from_place(page.into(), 1);
             x.cached -= 1;
             let (frame, token) = (x.cache[x.cached], seen.token());
             self.pages.frames.fill(frame, page, true, false);

@@ -53,6 +53,8 @@ pub(crate) struct Leaving {
     pub(super) makers: Makers,
     /// The rest of the stretch that leaves now, in pages: see `whole`.
     pub(super) stretch: Range<u32>,
+    /// The first page of a huge page that leaves now, locked, beside the victims that were chosen last.
+    pub(super) huge: Option<Victim>,
 }
 
 impl Leaving {
@@ -63,7 +65,15 @@ impl Leaving {
 
     /// A queue in `entries`, as many as [`Self::capacity`] says.
     pub(crate) fn new(entries: &'static mut [Entry]) -> Leaving {
-        Leaving { entries, first: 0, len: 0, dropped: 0, makers: Makers::default(), stretch: 0..0 }
+        Leaving {
+            entries,
+            first: 0,
+            len: 0,
+            dropped: 0,
+            makers: Makers::default(),
+            stretch: 0..0,
+            huge: None,
+        }
     }
 
     fn push(&mut self, entry: Entry) {

@@ -18,10 +18,12 @@ mod evict;
 pub mod executor;
 mod far_side;
 pub mod fault;
+mod first_huge;
 mod footprint;
 pub mod frames;
 mod give_back;
 mod held;
+mod huge;
 mod in_place;
 mod kernel_maps;
 pub(crate) mod leaving;
@@ -61,6 +63,7 @@ use crate::layout;
 use crate::uffd::Uffd;
 use far_side::FarSide;
 use frames::Frames;
+use huge::HugePages;
 use in_place::InPlace;
 pub use in_place::guards_are_possible;
 use node_rights::NodeRights;
@@ -78,6 +81,8 @@ pub(crate) struct Parts {
     pub(crate) words: &'static [Word],
     /// A bit for each 512 pages, zeroed.
     pub(crate) touched: &'static [AtomicU64],
+    /// A word for each 2 MiB of the pages, zeroed.
+    pub(crate) stretches: &'static [AtomicU64],
     pub(crate) frames: Frames,
     /// Frames there are at most; `free` has an entry for each.
     pub(crate) frame_limit: u32,
@@ -103,6 +108,7 @@ pub struct Pager {
     far: FarSide,
     /// Whether a 4K page that is near already is mapped with its neighbours.
     map_around: bool,
+    huge: HugePages,
     drops: &'static scan::DropRing,
     /// Pages that are about to leave: whoever maps them is to drop them.
     announced: leaving::Announced,
@@ -167,6 +173,7 @@ impl Pager {
             executors: parts.executors,
             far: FarSide::new(parts.far, parts.probe, in_place),
             map_around,
+            huge: HugePages::new(parts.stretches, shift, in_place),
             drops: parts.drops,
             announced: parts.announced,
             rights: OnceLock::new(),
@@ -284,7 +291,7 @@ impl Pager {
     /// once [`publish_range`](Self::publish_range) was called.
     pub fn reserve_range(&self, start: usize, end: usize) -> Option<(u32, u64)> {
         let pages = ((end - start) >> self.places.shift) as u32;
-        let first = self.places.next(pages, self.pages.count())?;
+        let first = self.places.next(start, pages, self.pages.count())?;
         self.map_alias(first, end - start).ok()?;
         self.places.set_next(first + pages);
         Some((first, self.places.offset(first)))
@@ -300,6 +307,7 @@ impl Pager {
     /// Makes a reserved stretch paged. Only before workers exist.
     pub fn publish_range(&self, start: usize, end: usize, first_page: u32) {
         self.places.publish(start, end, first_page);
+        self.is_one_block(start, end);
     }
 
     /// Makes executor `index`, which counts for worker `worker`. In the thread that will use it, on page table `table`. `is_alone`:

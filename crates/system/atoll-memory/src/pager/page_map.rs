@@ -7,7 +7,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use linux_raw_sys::general::{PAGE_IS_PRESENT, page_region, pm_scan_arg};
+use linux_raw_sys::general::{PAGE_IS_HUGE, PAGE_IS_PRESENT, page_region, pm_scan_arg};
 
 use crate::sys;
 
@@ -22,6 +22,8 @@ const STRETCHES: usize = 128;
 const SCAN: u64 = 0xc060_6610;
 /// The category of pages that are mapped.
 const IS_PRESENT: u64 = PAGE_IS_PRESENT as u64;
+/// The category of pages that are part of a mapped huge page.
+const IS_HUGE: u64 = PAGE_IS_HUGE as u64;
 
 /// The kernel's account of the process's page table.
 pub(super) struct Mapped {
@@ -37,8 +39,24 @@ impl Mapped {
         sys::open_page_map().ok().map(|file| Mapped { file, is_read: AtomicBool::new(false) })
     }
 
+    /// Whether a huge page is mapped at `at`, or is now that its first bytes are touched.
+    pub(super) fn is_huge(&self, at: usize) -> bool {
+        // SAFETY: maps memory as a read would, whose content stays what it is.
+        let touched = unsafe {
+            sys::syscall(libc::SYS_madvise, [at, 4096, libc::MADV_POPULATE_READ as usize, 0, 0, 0])
+        };
+        let mut is_huge = false;
+        touched.is_ok() && self.scan(at >> 12, 1, IS_HUGE, |_, _| is_huge = true).is_some() && is_huge
+    }
+
     /// The stretches of mapped pages from page `first` on, `count` pages at most, and how many pages the answer is about.
-    fn scan(&self, first: usize, count: usize, mut each: impl FnMut(usize, usize)) -> Option<usize> {
+    fn scan(
+        &self,
+        first: usize,
+        count: usize,
+        kind: u64,
+        mut each: impl FnMut(usize, usize),
+    ) -> Option<usize> {
         let mut found = [page_region { start: 0, end: 0, categories: 0 }; STRETCHES];
         let start = (first << 12) as u64;
         let mut scan = pm_scan_arg {
@@ -51,9 +69,9 @@ impl Mapped {
             vec_len: STRETCHES as u64,
             max_pages: 0,
             category_inverted: 0,
-            category_mask: IS_PRESENT,
+            category_mask: kind,
             category_anyof_mask: 0,
-            return_mask: IS_PRESENT,
+            return_mask: kind,
         };
         // SAFETY: the kernel's structure, with as many stretches as it says.
         let stretches = unsafe { sys::ioctl(self.file, SCAN, &mut scan) }.ok()?;
@@ -120,7 +138,7 @@ impl<'a> Look<'a> {
         let scanned = if self.table.is_read.load(Ordering::Relaxed) {
             None
         } else {
-            self.table.scan(first, count, &mut each)
+            self.table.scan(first, count, IS_PRESENT, &mut each)
         };
         self.first = first;
         self.count = scanned.unwrap_or_else(|| {
@@ -170,7 +188,7 @@ mod tests {
     fn a_scan_tells_of_as_many_pages_as_it_has_stretches_for() {
         let (at, table) = every_third_mapped();
         let mut stretches = Vec::new();
-        let known = table.scan(at >> 12, LOOK, |a, b| stretches.push((a, b))).unwrap();
+        let known = table.scan(at >> 12, LOOK, IS_PRESENT, |a, b| stretches.push((a, b))).unwrap();
         assert_eq!(stretches.len(), STRETCHES);
         assert!((STRETCHES * 3 - 2..=STRETCHES * 3).contains(&known), "{known}");
         assert_eq!(stretches[1], (3, 4));

@@ -4,6 +4,8 @@
 //! every CPU that runs one of those tables twice. With the pages in a pipe they can be unmapped first, by the hole
 //! punch that must come anyway: what was written up to then is in the pages, and the pipe keeps them alive.
 //!
+//! This is not for a page that is a part of a large one: the kernel clears the part in which the hole lies, though the pipe has it.
+//!
 //! Rules: no allocation, no locks, no arena access.
 
 use crate::sys::{self, Errno};
@@ -20,6 +22,23 @@ pub(super) struct PagePipe {
     to: i32,
     /// Bytes it can hold; 0 if there is none.
     capacity: usize,
+}
+
+/// Whether the kernel makes large pages of memory in files by itself, as far as it says.
+pub(super) fn are_pages_joined() -> bool {
+    let folder = std::path::Path::new("/sys/kernel/mm/transparent_hugepage");
+    let is_never = |name: &str| {
+        let state = std::fs::read_to_string(folder.join(name));
+        state.map_or(true, |state| {
+            ["[never]", "[deny]", "[inherit]"].iter().any(|never| state.contains(never))
+        })
+    };
+    let sizes = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let sizes = sizes.filter_map(|entry| entry.file_name().into_string().ok());
+    !is_never("shmem_enabled")
+        || sizes
+            .filter(|name| name.starts_with("hugepages-"))
+            .any(|size| !is_never(&format!("{size}/shmem_enabled")))
 }
 
 impl PagePipe {

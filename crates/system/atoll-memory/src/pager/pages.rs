@@ -96,7 +96,18 @@ impl Pages {
         if word.load(Ordering::Relaxed) & bit == 0 {
             word.fetch_or(bit, Ordering::Relaxed);
         }
-        let now = totals.touched_bytes.fetch_add(1 << shift, Ordering::Relaxed) + (1 << shift);
+        self.count_touched(1 << shift, totals);
+    }
+
+    /// The same of `count` pages from `first` on, all of them of the same 512.
+    pub(super) fn touch_all(&self, first: u32, count: u32, shift: u32, totals: &Totals) {
+        let chunk = first as usize >> 9;
+        self.touched[chunk / 64].fetch_or(1u64 << (chunk % 64), Ordering::Relaxed);
+        self.count_touched(u64::from(count) << shift, totals);
+    }
+
+    fn count_touched(&self, bytes: u64, totals: &Totals) {
+        let now = totals.touched_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
         if now > totals.touched_peak.load(Ordering::Relaxed) {
             totals.touched_peak.fetch_max(now, Ordering::Relaxed);
         }

@@ -8,6 +8,8 @@
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
+use atoll_pages::huge;
+
 use crate::arena_files::ArenaFiles;
 use crate::layout;
 use crate::sys::{self, Errno};
@@ -148,10 +150,13 @@ impl Places {
         self.ranges().try_for_each(|(start, end, _)| each(start, end - start))
     }
 
-    /// The number that the next `pages` pages would begin with; `None` if there are not so many numbers below `most`, or too many
-    /// stretches.
-    pub(super) fn next(&self, pages: u32, most: usize) -> Option<u32> {
-        let first = self.next_page.load(Ordering::Relaxed);
+    /// The number that the next `pages` pages, at `start`, would begin with; `None` if there are not so many numbers below `most`, or too
+    /// many stretches. It lies in the arena's files as `start` does in memory, so that a huge page of a file can be mapped as one.
+    pub(super) fn next(&self, start: usize, pages: u32, most: usize) -> Option<u32> {
+        let in_huge_page = |page: usize| (page & ((1 << huge::SHIFT >> self.shift) - 1)) as u32;
+        let next = self.next_page.load(Ordering::Relaxed);
+        let apart = in_huge_page((start >> self.shift).wrapping_sub(next as usize));
+        let first = next.checked_add(apart)?;
         let fits = (first + pages) as usize <= most && self.range_count.load(Ordering::Relaxed) < MAX_RANGES;
         fits.then_some(first)
     }
@@ -193,7 +198,7 @@ mod tests {
     #[test]
     fn stretches_outside_the_arena_have_pages_behind_it() {
         let places = places();
-        let first = places.next(16, usize::MAX).unwrap();
+        let first = places.next(0x5000_0000, 16, usize::MAX).unwrap();
         assert_eq!((first as usize) << 12, layout::ARENA_BYTES);
         places.set_next(first + 16);
         assert_eq!(places.page_at(0x5000_0000), None);
@@ -203,7 +208,7 @@ mod tests {
         assert_eq!(places.stretch(u64::from(first) + 3), Some(first.into()..=u64::from(first) + 15));
         assert_eq!(places.page_at(0x5001_0000), None);
         assert_eq!(places.address_of(first + 16), (0, 0));
-        assert_eq!(places.next(1, first as usize + 16), None);
+        assert_eq!(places.next(0x6000_0000, 1, first as usize + 16), None);
     }
 
     #[test]

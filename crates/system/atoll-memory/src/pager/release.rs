@@ -9,12 +9,11 @@ use std::sync::atomic::Ordering;
 
 use atoll_pages::Policy;
 
-use super::Pager;
 use super::page_word::{self, PageWord, State};
+use super::{FaultError, Pager};
 use crate::control::Figures;
 use crate::far::FarStore;
 use crate::spin::Backoff;
-use crate::sys;
 
 const BATCH: usize = 64;
 
@@ -61,6 +60,18 @@ impl Pager {
                 }
             }
         }
+        if [from, to - 1].iter().any(|page| self.huge.is_huge(*page)) {
+            for page in from..to {
+                let seen = held[(page - from) as usize];
+                if seen.state() != State::Absent {
+                    page_word::unlock(self.pages.word(page), seen);
+                }
+            }
+            for page in [from, to - 1] {
+                self.split_or_end(page);
+            }
+            return self.release_batch(from, to, figures);
+        }
         let mut page = from;
         let mut freed = 0u64;
         while page < to {
@@ -74,9 +85,9 @@ impl Pager {
                 let run = &held[(page - from) as usize..(end - from) as usize];
                 let is_here = |page| kind == State::Resident || self.far.is_in_place(page);
                 if (page..end).any(is_here) {
-                    let bytes = u64::from(end - page) << self.places.shift;
-                    for (fd, offset, len) in self.places.files.pieces(self.places.offset(page), bytes) {
-                        let _ = sys::punch_hole(fd, offset, len);
+                    // The kernel refuses no hole.
+                    if let Err(e @ FaultError::Lost(_)) = self.punch_pages(page, (end - page) as usize) {
+                        crate::ending::end(e);
                     }
                 }
                 if kind == State::Resident {
@@ -92,6 +103,7 @@ impl Pager {
             }
             page = end;
         }
+        self.huge.released(from, to);
         if count > 0 {
             let mut room = self.near.room.lock();
             self.drain_logs(&mut room);

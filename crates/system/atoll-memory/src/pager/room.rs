@@ -135,6 +135,15 @@ impl Room {
         None
     }
 
+    /// As many frames as `frames` has room for; `false`, and none, if there are not so many.
+    pub(super) fn take_all(&mut self, frames: &mut [u32]) -> bool {
+        let fits = self.freed + (self.free.len() - self.fresh as usize) >= frames.len();
+        if fits {
+            frames.fill_with(|| self.take().unwrap_or_default());
+        }
+        fits
+    }
+
     /// A frame is used no more.
     pub(super) fn give(&mut self, frame: u32) {
         self.free[self.freed] = frame;
@@ -222,7 +231,7 @@ impl Pager {
     }
 
     /// Workers, and threads of the program's own that are managed.
-    fn executors_at_work(&self) -> u64 {
+    pub(super) fn executors_at_work(&self) -> u64 {
         let workers = self.control.workers.load(Ordering::Relaxed).max(1);
         u64::from(workers) + self.executors.threads.numbers().len() as u64
     }

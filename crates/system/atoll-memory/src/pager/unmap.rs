@@ -10,12 +10,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::FaultError;
 use super::evict::VICTIMS;
-use crate::sys;
+use crate::sys::{self, Errno};
 
 /// Takes mappings away, locked ones too, as the program may have locked them.
 pub(super) const DROP: c_int = libc::MADV_DONTNEED_LOCKED;
 /// Takes mappings away and puts a guard in their place, at which an access raises SIGSEGV: `MADV_GUARD_INSTALL`.
 pub(super) const GUARD: c_int = 102;
+/// Takes guards away: `MADV_GUARD_REMOVE`.
+pub(super) const UNGUARD: usize = 103;
 
 /// Stretches of one call at most: as many as the pages of a batch of victims are.
 const MOST: usize = VICTIMS;
@@ -24,14 +26,13 @@ const SELF: c_int = -10001;
 
 /// Drops this process's mappings of pages that lie in the arena's files.
 pub(super) fn unmap_here(at: usize, len: usize) -> Result<(), FaultError> {
-    advise(at, len, DROP)
+    advise(at, len, DROP as usize).map_err(FaultError::Kernel)
 }
 
-fn advise(at: usize, len: usize, advice: c_int) -> Result<(), FaultError> {
-    // SAFETY: takes mappings of a shared file's pages; their content stays in the file.
-    unsafe { sys::syscall(libc::SYS_madvise, [at, len, advice as usize, 0, 0, 0]) }
-        .map(drop)
-        .map_err(FaultError::Kernel)
+/// Advises the kernel on mappings of the arena's own memory.
+pub(super) fn advise(at: usize, len: usize, advice: usize) -> Result<(), Errno> {
+    // SAFETY: the pages are a shared file's; their content stays in the file.
+    unsafe { sys::syscall(libc::SYS_madvise, [at, len, advice, 0, 0, 0]) }.map(drop)
 }
 
 /// The kernel's `struct iovec`.
@@ -75,7 +76,7 @@ impl Stretches {
     /// Unmaps all of them, by [`DROP`] or [`GUARD`]. Returns of how many, from the first on, that was done.
     pub(super) fn unmap(&self, advice: c_int) -> usize {
         let mut done = self.unmap_together(advice);
-        while done < self.count && advise(self.each[done].at, self.each[done].len, advice).is_ok() {
+        while done < self.count && advise(self.each[done].at, self.each[done].len, advice as usize).is_ok() {
             done += 1;
         }
         done

@@ -33,12 +33,20 @@ impl Pager {
                 if lately.has(page) {
                     continue;
                 }
-                let mut near = Lockable::new(&self.pages, lately, &mut victims[count..]);
+                let mut near = Lockable::new(self, lately, &mut victims[count..]);
                 let goes = victims::take(&mut room.policy, &mut near, page.into(), AnyPolicy::evict_this);
+                if goes && self.huge.is_huge(page) {
+                    room.leaving.huge = Some(victims[count]);
+                    break;
+                }
                 count += usize::from(goes);
                 continue;
             }
             if self.choose_now(room, lately, &mut victims[count..=count]) == 0 {
+                break;
+            }
+            if self.huge.is_huge(victims[count].page) {
+                room.leaving.huge = Some(victims[count]);
                 break;
             }
             let stretch = pacing::stretch(victims[count].page, target, self.places.shift);

@@ -270,7 +270,7 @@ fn pages_that_stay_in_place_are_held_once() {
     put(&store, &mut lane, &near, 3, 1, 1).unwrap();
     assert!(store.leaves_in_place() && store.leave_in_place(3).unwrap() && store.is_in_place(3));
     assert_eq!((store.usage().pages_held, store.usage().bytes_plain), (1, 64 << 10));
-    store.take_from_place(3);
+    store.take_from_place(3, 1);
     assert!(!store.is_in_place(3) && store.usage().pages_held == 0);
     assert!((0..256).all(|page| store.leave_in_place(page).unwrap()));
     assert!(!store.leave_in_place(256).unwrap(), "there is no room for another one");

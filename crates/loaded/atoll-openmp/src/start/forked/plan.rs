@@ -193,10 +193,13 @@ fn parse(line: &str) -> Option<Range> {
         _ => return None,
     };
     let bit = |at: usize, letter: u8, prot: i32| if permissions[at] == letter { prot } else { 0 };
+    let prot = bit(0, b'r', libc::PROT_READ) | bit(1, b'w', libc::PROT_WRITE) | bit(2, b'x', libc::PROT_EXEC);
+    // Paged memory that allows no access is a far huge page, which the new process will have as all else.
+    let is_far = what == What::Paged && prot == libc::PROT_NONE;
     Some(Range {
         start: usize::from_str_radix(start, 16).ok()?,
         end: usize::from_str_radix(end, 16).ok()?,
-        prot: bit(0, b'r', libc::PROT_READ) | bit(1, b'w', libc::PROT_WRITE) | bit(2, b'x', libc::PROT_EXEC),
+        prot: if is_far { libc::PROT_READ | libc::PROT_WRITE } else { prot },
         what,
     })
 }
@@ -280,6 +283,7 @@ mod tests {
             parse(guard).map(|range| (range.prot, range.what)),
             Some((0, What::Pinned(0x100_0014_0000)))
         );
+        assert_eq!(parse(&arena.replace("rw-s", "---s")).map(|range| range.prot), Some(range.prot));
         for other in [
             "555555554000-555555556000 r--p 00000000 fe:00 123 /bin/true",
             "7ffff7fc1000-7ffff7fc5000 r--p 00000000 00:00 0  [vvar]",

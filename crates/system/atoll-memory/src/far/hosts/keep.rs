@@ -56,7 +56,7 @@ impl HostsStore {
         if old == Seal::NONE {
             // A page of the file is counted there.
             let here = self.limit_pages.saturating_sub(self.pages_behind()).saturating_add(in_file.into());
-            self.lanes.hold(HOSTS, here)?;
+            self.lanes.hold(HOSTS, 1, here)?;
         }
         let [mut first, mut second] = copies;
         if first == Spot::NONE {

@@ -1,0 +1,76 @@
+//! Tests memory that comes and leaves in huge pages: nothing that a program does to a part of one is lost.
+
+use atoll_e2e::build::{atoll, helper_with};
+use atoll_e2e::group::MemoryGroup;
+use atoll_e2e::{skip, skip_part};
+use std::path::PathBuf;
+use std::process::Command;
+
+fn program() -> PathBuf {
+    helper_with("huge_pages.c", &["-O2", "-fopenmp"])
+}
+
+/// Whether the run had huge pages. Where the kernel has no guards for files or makes no huge page there are none.
+fn had_huge_pages(said: &str) -> bool {
+    said.contains("pages of 2M came")
+}
+
+/// The program allocates memory that was far when it was freed, too. Guards were still there, and a first touch that was to make a huge page ended
+/// the run.
+#[test]
+fn parts_of_huge_pages_are_freed_read_written_and_forked() {
+    let program = program();
+    let mut any = false;
+    for (near, seed) in [("40M", 1), ("60M", 2), ("60M", 11), ("90M", 3)] {
+        let run = Command::new("timeout")
+            .args([
+                "200",
+                atoll().to_str().expect("a plain name"),
+                "run",
+                "--workers",
+                "2",
+                "--near",
+                near,
+                "--",
+            ])
+            .arg(&program)
+            .args(["12", &seed.to_string()])
+            .output()
+            .expect("timeout is there");
+        let said = String::from_utf8_lossy(&run.stderr);
+        let printed = String::from_utf8_lossy(&run.stdout);
+        assert_eq!(
+            (&*printed, run.status.code()),
+            ("all words are right\n", Some(0)),
+            "{near} {seed}: {said}"
+        );
+        any |= had_huge_pages(&said);
+    }
+    if !any {
+        skip_part!("the kernel made no huge pages");
+    }
+}
+
+/// Where the machine has no memory to spare, single pages of what was huge are copied away. The kernel clears a part of a large page that is to be freed
+/// before it is free, even if a pipe has it: the copies were zeros.
+#[test]
+fn parts_of_huge_pages_were_cleared_before_they_were_copied() {
+    let group = match MemoryGroup::new("atoll-e2e-huge", "150M") {
+        Ok(group) => group,
+        Err(why) => skip!("{why}"),
+    };
+    for (near, seed) in [("45M", 5), ("60M", 7), ("60M", 9), ("45M", 8)] {
+        let run = group.run(&format!(
+            "exec timeout 200 {} run --workers 2 --near {near} -- {} 8 {seed} 1",
+            atoll().display(),
+            program().display()
+        ));
+        let said = String::from_utf8_lossy(&run.stderr);
+        let printed = String::from_utf8_lossy(&run.stdout);
+        assert_eq!(
+            (&*printed, run.status.code()),
+            ("all words are right\n", Some(0)),
+            "{near} {seed}: {said}"
+        );
+    }
+}
