@@ -21,7 +21,7 @@ fn had_huge_pages(said: &str) -> bool {
 fn parts_of_huge_pages_are_freed_read_written_and_forked() {
     let program = program();
     let mut any = false;
-    for (near, seed) in [("40M", 1), ("60M", 2), ("60M", 11), ("90M", 3)] {
+    for (near, seed) in [("64M", 1), ("64M", 2), ("70M", 11), ("90M", 3)] {
         let run = Command::new("timeout")
             .args([
                 "200",
@@ -59,7 +59,7 @@ fn parts_of_huge_pages_were_cleared_before_they_were_copied() {
         Ok(group) => group,
         Err(why) => skip!("{why}"),
     };
-    for (near, seed) in [("45M", 5), ("60M", 7), ("60M", 9), ("45M", 8)] {
+    for (near, seed) in [("64M", 5), ("64M", 7), ("64M", 9), ("70M", 8)] {
         let run = group.run(&format!(
             "exec timeout 200 {} run --workers 2 --near {near} -- {} 8 {seed} 1",
             atoll().display(),

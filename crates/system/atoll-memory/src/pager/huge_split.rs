@@ -1,0 +1,130 @@
+//! Huge pages that become single pages again, and memory of theirs that is freed in part.
+//!
+//! Called by whoever needs a part of a huge page alone: `release`, `in_place` where pages are packed, the program's own changes of rights. `huge` says what
+//! huge pages are.
+//!
+//! Rules: no allocation, no locks the program could hold, no arena access, no printing.
+
+use atoll_pages::Policy;
+use atoll_pages::huge::{SHIFT, Stretch, Why};
+
+use super::huge::{BYTES, allow};
+use super::page_word::{self, State};
+use super::{FaultError, Pager, unmap};
+use crate::spin::Backoff;
+use crate::sys::{self, Errno};
+
+/// Tries to free a part of a large page: some seconds.
+const PUNCHES: u32 = 1_000_000;
+
+impl Pager {
+    /// Makes single pages of the huge page that has `page`, if it has one, near or far as they are. The caller holds no page's lock.
+    ///
+    /// # Errors
+    /// The kernel has no memory for guards: the huge page stays one.
+    pub(super) fn split(&self, page: u32, why: Why) -> Result<(), FaultError> {
+        let (first, pages) = (self.huge.first(page), self.huge.pages() as u32);
+        let mut wait = Backoff::new();
+        while self.huge.is_huge(page) {
+            if self.lock_all(first, State::Far) {
+                let result = if self.huge.is_huge(page) { self.split_far(first, why) } else { Ok(()) };
+                self.unlock_all(first, first + pages, State::Far);
+                return result.map_err(FaultError::Kernel);
+            }
+            if self.lock_all(first, State::Resident) {
+                if self.huge.is_huge(page) {
+                    self.split_near(first, why);
+                }
+                self.unlock_all(first, first + pages, State::Resident);
+                return Ok(());
+            }
+            wait.pause();
+        }
+        Ok(())
+    }
+
+    /// The policy has all pages of a huge page that is near from now on, and not the first one alone.
+    fn split_near(&self, first: u32, why: Why) {
+        let mut room = self.near.room.lock();
+        self.drain_logs(&mut room);
+        room.policy.split_huge(page_word::load(self.pages.word(first)).frame());
+        for page in first + 1..first + self.huge.pages() as u32 {
+            let frame = page_word::load(self.pages.word(page)).frame();
+            let frames = &self.pages.frames;
+            if frames.pinned(frame) {
+                frames.set_aside(frame);
+            } else {
+                room.policy.insert(frame, frames.count(frame));
+            }
+        }
+        self.huge.change(first, |stretch| stretch.split(why));
+    }
+
+    /// A guard stands for each page of a far huge page from now on.
+    fn split_far(&self, first: u32, why: Why) -> Result<(), Errno> {
+        let (at, _) = self.places.address_of(first);
+        unmap::advise(at, BYTES, unmap::GUARD as usize)?;
+        allow(at, libc::PROT_READ | libc::PROT_WRITE)?;
+        self.huge.change(first, |stretch| stretch.split(why));
+        Ok(())
+    }
+
+    /// Makes single pages for ever of all huge pages that `start..end`, addresses of one stretch of memory, has a part of.
+    ///
+    /// # Errors
+    /// As for [`split`](Self::split).
+    pub fn keep_single(&self, start: usize, end: usize) -> Result<(), FaultError> {
+        let Some(mut page) = self.page_at(start).filter(|_| self.huge.are_possible && start < end) else {
+            return Ok(());
+        };
+        let last = page + ((end - 1 - (start & !(self.page_bytes() - 1))) >> self.places.shift) as u32;
+        while page <= last {
+            self.huge.change(page, Stretch::refused);
+            self.split(page, Why::Impossible)?;
+            page = self.huge.first(page) + self.huge.pages() as u32;
+        }
+        Ok(())
+    }
+
+    /// As [`split`](Self::split), where the program cannot go on without.
+    pub(super) fn split_or_end(&self, page: u32) {
+        if let Err(e) = self.split(page, Why::PartNeeded) {
+            crate::ending::end(e);
+        }
+    }
+
+    /// Notes that `start..end` is one block of the program's memory, no part of which was touched since it was free.
+    pub fn is_one_block(&self, start: usize, end: usize) {
+        let (Some(first), true) = (self.page_at(start), self.huge.are_possible) else { return };
+        let first = first + ((start.next_multiple_of(BYTES) - start) >> self.places.shift) as u32;
+        let count = (end & !(BYTES - 1)).saturating_sub(start.next_multiple_of(BYTES)) >> SHIFT;
+        for number in 0..count as u32 {
+            self.huge.change(first + (number << self.huge.order), |stretch| stretch.lies_inside(true));
+        }
+    }
+
+    /// Frees the memory of `count` pages from `page` on, all of them locked. Of a part of a large page the kernel only clears its content
+    /// while somebody has a reference to the large page, as a fault of another thread's on the rest has for a moment.
+    ///
+    /// # Errors
+    /// [`FaultError::Lost`] if that lasts: the memory is cleared, and still there.
+    pub(super) fn punch_pages(&self, page: u32, count: usize) -> Result<(), FaultError> {
+        let may_be_part = [page, page + count as u32 - 1].iter().any(|page| self.huge.may_be_part(*page));
+        for (file, offset, len) in
+            self.places.files.pieces(self.places.offset(page), (count as u64) << self.places.shift)
+        {
+            sys::punch_hole(file, offset, len).map_err(FaultError::Kernel)?;
+            let mut tries = 0;
+            let mut wait = Backoff::new();
+            while may_be_part && sys::next_data(file, offset, offset + len).is_some() {
+                tries += 1;
+                if tries > PUNCHES {
+                    return Err(FaultError::Lost(Errno(libc::EBUSY)));
+                }
+                wait.pause();
+                sys::punch_hole(file, offset, len).map_err(FaultError::Lost)?;
+            }
+        }
+        Ok(())
+    }
+}
