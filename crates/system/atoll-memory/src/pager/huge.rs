@@ -17,7 +17,7 @@
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use atoll_pages::huge::{SHIFT, Stretch};
+use atoll_pages::huge::{SHIFT, Stretch, Why};
 use atoll_pages::{Event, Habit};
 
 use super::executor::{Executor, Lately};
@@ -41,6 +41,9 @@ const FIRST_NS: u64 = 1_000_000;
 const PASSED_OVER: u32 = 31;
 /// Failures of the kernel to make a huge page in a row after which it is asked no more: it searches for memory for milliseconds.
 pub(super) const FAILURES: u32 = 8;
+/// Stretches that are huge at once at most, 32 GiB. Each far one that lies between near ones has a mapping of its own, and a process has 65,530 of
+/// them.
+const MOST: u32 = 16 << 10;
 /// log2 of the part of near memory that stays, as it came last.
 const YOUNG: u32 = 4;
 
@@ -60,6 +63,8 @@ pub(super) struct HugePages {
     pub(super) failures: AtomicU32,
     /// Nanoseconds that the kernel takes to make one huge page of a stretch's memory, as measured of late.
     pub(super) cost_ns: AtomicU64,
+    /// Stretches that are huge.
+    pub(super) count: AtomicU32,
     /// How many huge pages came.
     comings: AtomicU32,
     /// Stretches that are not made huge at their first touch from now on, as that took long.
@@ -77,6 +82,7 @@ impl HugePages {
             order: SHIFT.saturating_sub(shift),
             failures: AtomicU32::new(0),
             cost_ns: AtomicU64::new(COLLAPSE_NS),
+            count: AtomicU32::new(0),
             comings: AtomicU32::new(0),
             passed_over: AtomicU32::new(0),
         }
@@ -112,6 +118,11 @@ impl HugePages {
     #[inline]
     pub(super) fn is_huge(&self, page: u32) -> bool {
         self.are_possible && self.stretch(page).is_huge()
+    }
+
+    /// Whether one more stretch may become huge.
+    pub(super) fn has_room(&self) -> bool {
+        self.count.load(Ordering::Relaxed) < MOST
     }
 
     /// Whether a stretch may be made huge at its first touch now.
@@ -174,6 +185,12 @@ impl HugePages {
             seen = now;
         }
         Stretch(seen)
+    }
+
+    /// The stretch of `page`, which is huge, is single pages from now on.
+    pub(super) fn became_single(&self, page: u32, why: Why) {
+        self.change(page, |stretch| stretch.split(why));
+        self.count.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// A fault on single pages brought `count` of one stretch, from `first` to `last`.
@@ -253,7 +270,8 @@ impl Pager {
         table: usize,
     ) {
         let coming = self.huge.comings.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
-        self.huge.change(first, |stretch| stretch.comes(coming));
+        let before = self.huge.change(first, |stretch| stretch.comes(coming));
+        self.huge.count.fetch_add(u32::from(!before.is_huge()), Ordering::Relaxed);
         for (page, &frame) in (first..).zip(frames) {
             self.pages.frames.fill(frame, page, true, true);
             self.pages.frames.add_mapper(frame, table);

@@ -68,7 +68,10 @@ impl Pager {
             return false;
         }
         let before = self.huge.change(page, |stretch| stretch.begins(pages).0);
-        before.begins(pages).1 && self.near_huge_pages() >= LEAST && self.lies_in_one(first)
+        before.begins(pages).1
+            && self.near_huge_pages() >= LEAST
+            && self.huge.has_room()
+            && self.lies_in_one(first)
     }
 
     /// Brings all pages of a stretch into `frames`. `joins`: it is no huge page yet. `Ok(false)`: somebody else works on it.

@@ -63,6 +63,7 @@ impl Pager {
         page - first < BLOCK
             && first >= pages
             && self.near_huge_pages() >= LEAST
+            && self.huge.has_room()
             && self.lies_in_one(first)
             && (first - pages..first).all(is_touched)
             && (first..first + pages).all(is_absent)
@@ -81,16 +82,12 @@ impl Pager {
         let (at, end) = self.places.address_of(first);
         // The kernel looks at the userfaultfd of what lies behind the stretch, too, in the same file.
         let behind = (end > at + BYTES).then_some(first + pages);
-        let seen = behind.map(|page| (page, page_word::load(self.pages.word(page))));
-        if let Some((page, seen)) = seen {
-            let is_clean = seen.state() == State::Resident && !self.pages.frames.dirty(seen.frame());
-            let can = seen.state() != State::Busy && !seen.is_covered() && !is_clean;
-            if !can || !page_word::try_lock(self.pages.word(page), seen) {
-                return Ok(false);
-            }
-        }
+        let seen = match behind.map(|page| self.lock_behind(page)) {
+            Some(None) => return Ok(false),
+            locked => locked.flatten(),
+        };
         let unlock_behind = || {
-            if let Some((page, seen)) = seen {
+            if let (Some(page), Some(seen)) = (behind, seen) {
                 page_word::unlock(self.pages.word(page), seen);
             }
         };
@@ -109,8 +106,10 @@ impl Pager {
         self.tables.register(uffd, at, len).map_err(FaultError::Kernel)?;
         let is_one = made.map_err(FaultError::Kernel)?;
         // What another thread touched behind the stretch meanwhile is not known to anybody.
-        match seen {
-            Some((page, PageWord::ABSENT)) if is_in_file(at + BYTES) => self.enter_touched(x, page, table)?,
+        match (behind, seen) {
+            (Some(page), Some(PageWord::ABSENT)) if is_in_file(at + BYTES) => {
+                self.enter_touched(x, page, table)?;
+            }
             _ => unlock_behind(),
         }
         self.huge.change(first, |stretch| stretch.made_one(is_one));
@@ -120,6 +119,21 @@ impl Pager {
         Figures::add(&f.first_faults, 1);
         Figures::add(&f.prefetched, u64::from(pages) - 1);
         Ok(true)
+    }
+
+    /// Locks a page that is taken out of the userfaultfd for a moment; `None` if it may not be.
+    fn lock_behind(&self, page: u32) -> Option<PageWord> {
+        let word = self.pages.word(page);
+        let seen = page_word::load(word);
+        if seen.state() == State::Busy || seen.is_covered() || !page_word::try_lock(word, seen) {
+            return None;
+        }
+        // The kernel forgets that the page is write-protected, and writes to it would be missed.
+        if seen.state() == State::Resident && !self.pages.frames.dirty(seen.frame()) {
+            page_word::unlock(word, seen);
+            return None;
+        }
+        Some(seen)
     }
 
     /// Fills the stretch at `at`, none of which is in its file, with zeros. Returns whether that is one huge page.

@@ -57,7 +57,7 @@ impl Pager {
                 room.policy.insert(frame, frames.count(frame));
             }
         }
-        self.huge.change(first, |stretch| stretch.split(why));
+        self.huge.became_single(first, why);
     }
 
     /// A guard stands for each page of a far huge page from now on.
@@ -65,7 +65,7 @@ impl Pager {
         let (at, _) = self.places.address_of(first);
         unmap::advise(at, BYTES, unmap::GUARD as usize)?;
         allow(at, libc::PROT_READ | libc::PROT_WRITE)?;
-        self.huge.change(first, |stretch| stretch.split(why));
+        self.huge.became_single(first, why);
         Ok(())
     }
 
