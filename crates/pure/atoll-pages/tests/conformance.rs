@@ -21,6 +21,8 @@ enum Event {
     EvictAlso { frame: u32 },
     EvictAndRestore { mappers: u32 },
     Remove { frame: u32 },
+    Huge { frame: u32, token: Option<u32> },
+    Split { frame: u32 },
     Scan,
     Mark { id: u32 },
 }
@@ -35,7 +37,10 @@ fn event() -> impl Strategy<Value = Event> {
         3 => Just(Event::Evict),
         2 => frame.clone().prop_map(|frame| Event::EvictAlso { frame }),
         1 => mappers.prop_map(|mappers| Event::EvictAndRestore { mappers }),
-        1 => frame.prop_map(|frame| Event::Remove { frame }),
+        1 => frame.clone().prop_map(|frame| Event::Remove { frame }),
+        2 => (frame.clone(), prop::option::of(any::<u32>()))
+            .prop_map(|(frame, token)| Event::Huge { frame, token }),
+        1 => frame.prop_map(|frame| Event::Split { frame }),
         1 => Just(Event::Scan),
         3 => (0..3_u32).prop_map(|id| Event::Mark { id }),
     ]
@@ -62,6 +67,11 @@ fn conform(spec: PolicySpec, events: &[Event]) {
                 policy.insert_again(frame, mappers, token);
                 held.insert(frame);
             }
+            Event::Huge { frame, token } => {
+                policy.insert_huge(frame, 8, token);
+                held.insert(frame);
+            }
+            Event::Split { frame } => policy.split_huge(frame),
             Event::Mapped { frame, mappers } => policy.mapped(frame, mappers),
             Event::Mark { id } => policy.mark(id),
             Event::Evict => {
