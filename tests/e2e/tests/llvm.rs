@@ -99,20 +99,22 @@ fn conformance_with_shared_page_tables() {
     conformance("--page-tables shared");
 }
 
-/// The workloads print the same checksum as natively.
+/// The workloads print the same checksum as natively, in class S: `sparselu` in class W, as the near memory of seven workers may be more than 70% of what
+/// two workers of class S need in all.
 #[test]
-fn workloads_of_class_s() {
+fn workloads_of_small_classes() {
     let Some(compiler) = clangs().first() else { skip!("no clang with an OpenMP runtime is installed") };
     let mut failed = Vec::new();
     for name in ["cg", "ep", "lu", "stencil", "kmeans", "graph500", "strassen", "sparselu", "pagerank"] {
         let source = root().join(format!("programs/{name}.c"));
         let program = by(compiler, &source).unwrap_or_else(|why| panic!("{name}: {why}"));
-        let alone = native(&program).args("S").run().exits(0);
+        let class = if name == "sparselu" { "W" } else { "S" };
+        let alone = native(&program).args(class).run().exits(0);
         for (workers, way) in
             [(2, "--page-tables private"), (7, "--page-tables private"), (4, "--page-tables shared")]
         {
             let with = format!("--workers {workers} --near 70% {way}");
-            let run = Atoll::new(&program).args("S").with(&with).limit(120).run();
+            let run = Atoll::new(&program).args(class).with(&with).limit(120).run();
             if run.status != Some(0) || checksum(&run.text()) != checksum(&alone.text()) {
                 failed.push(run.told());
             }
