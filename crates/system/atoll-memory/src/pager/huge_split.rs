@@ -5,12 +5,15 @@
 //!
 //! Rules: no allocation, no locks the program could hold, no arena access, no printing.
 
+use std::sync::atomic::Ordering;
+
 use atoll_pages::Policy;
 use atoll_pages::huge::{SHIFT, Stretch, Why};
 
-use super::huge::{BYTES, allow};
+use super::huge::{BYTES, PAGES, allow};
 use super::page_word::{self, State};
 use super::{FaultError, Pager, unmap};
+use crate::far::FarStore;
 use crate::spin::Backoff;
 use crate::sys::{self, Errno};
 
@@ -84,6 +87,52 @@ impl Pager {
             page = self.huge.first(page) + self.huge.pages() as u32;
         }
         Ok(())
+    }
+
+    /// Frees a huge page as a whole, near or far. `false` if `first` is not the first page of one, or a part of it is in use.
+    pub(super) fn release_huge(&self, first: u32) -> bool {
+        let pages = self.huge.pages() as u32;
+        if !self.huge.is_huge(first) || self.huge.first(first) != first {
+            return false;
+        }
+        let Some(state) =
+            [State::Resident, State::Far].into_iter().find(|&state| self.lock_all(first, state))
+        else {
+            return false;
+        };
+        let mut frames = [0; PAGES];
+        let frames = &mut frames[..pages as usize];
+        if state == State::Resident {
+            for (page, frame) in (first..).zip(frames.iter_mut()) {
+                *frame = page_word::load(self.pages.word(page)).frame();
+            }
+        }
+        let is_in_use =
+            state == State::Resident && frames.iter().any(|frame| self.pages.frames.pinned(*frame));
+        let (at, _) = self.places.address_of(first);
+        let usual = libc::PROT_READ | libc::PROT_WRITE;
+        // What is touched from here on waits for the page's lock, once the hole is punched.
+        if !self.huge.is_huge(first) || is_in_use || state == State::Far && allow(at, usual).is_err() {
+            self.unlock_all(first, first + pages, state);
+            return false;
+        }
+        // The kernel refuses no hole.
+        if let Err(e @ FaultError::Lost(_)) = self.punch_pages(first, pages as usize) {
+            crate::ending::end(e);
+        }
+        self.far.store.discard(first.into(), pages.into());
+        if state == State::Resident {
+            let mut room = self.near.room.lock();
+            self.drain_logs(&mut room);
+            room.policy.remove(frames[0]);
+            drop(room);
+            self.give_frames(frames);
+        }
+        self.huge.became_single(first, Why::PartNeeded);
+        self.huge.change(first, |stretch| stretch.lies_inside(false));
+        self.control.totals.touched_bytes.fetch_sub(BYTES as u64, Ordering::Relaxed);
+        self.unlock_all(first, first + pages, State::Absent);
+        true
     }
 
     /// As [`split`](Self::split), where the program cannot go on without.

@@ -29,7 +29,8 @@ impl Pager {
             // 512 pages whose summary bit is clear were never touched: their words need not even be read.
             let chunk = page >> 9;
             let chunk_end = ((chunk + 1) << 9).min(last);
-            if self.pages.is_touched_around(page) {
+            let is_whole_huge = chunk_end - page == self.huge.pages() && self.release_huge(page as u32);
+            if !is_whole_huge && self.pages.is_touched_around(page) {
                 let mut from = page;
                 while from < chunk_end {
                     let to = (from + BATCH).min(chunk_end);
