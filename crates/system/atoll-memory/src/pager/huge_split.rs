@@ -75,7 +75,7 @@ impl Pager {
     /// Makes single pages for ever of all huge pages that `start..end`, addresses of one stretch of memory, has a part of.
     ///
     /// # Errors
-    /// As for [`split`](Self::split).
+    /// The kernel has no memory for guards: one of them stays huge.
     pub fn keep_single(&self, start: usize, end: usize) -> Result<(), FaultError> {
         let Some(mut page) = self.page_at(start).filter(|_| self.huge.are_possible && start < end) else {
             return Ok(());
