@@ -4,10 +4,18 @@ use atoll_e2e::build::{atoll, helper_with};
 use atoll_e2e::group::MemoryGroup;
 use atoll_e2e::{skip, skip_part};
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Output};
 
 fn program() -> PathBuf {
     helper_with("huge_pages.c", &["-O2", "-fopenmp"])
+}
+
+/// What a run said, all of whose words must have been right.
+fn said_by(run: &Output, near: &str, seed: u32) -> String {
+    let said = String::from_utf8_lossy(&run.stderr).into_owned();
+    let printed = String::from_utf8_lossy(&run.stdout);
+    assert_eq!((&*printed, run.status.code()), ("all words are right\n", Some(0)), "{near} {seed}: {said}");
+    said
 }
 
 /// Whether the run had huge pages. Where the kernel has no guards for files or makes no huge page there are none.
@@ -37,14 +45,7 @@ fn parts_of_huge_pages_are_freed_read_written_and_forked() {
             .args(["12", &seed.to_string()])
             .output()
             .expect("timeout is there");
-        let said = String::from_utf8_lossy(&run.stderr);
-        let printed = String::from_utf8_lossy(&run.stdout);
-        assert_eq!(
-            (&*printed, run.status.code()),
-            ("all words are right\n", Some(0)),
-            "{near} {seed}: {said}"
-        );
-        any |= had_huge_pages(&said);
+        any |= had_huge_pages(&said_by(&run, near, seed));
     }
     if !any {
         skip_part!("the kernel made no huge pages");
@@ -65,12 +66,6 @@ fn parts_of_huge_pages_were_cleared_before_they_were_copied() {
             atoll().display(),
             program().display()
         ));
-        let said = String::from_utf8_lossy(&run.stderr);
-        let printed = String::from_utf8_lossy(&run.stdout);
-        assert_eq!(
-            (&*printed, run.status.code()),
-            ("all words are right\n", Some(0)),
-            "{near} {seed}: {said}"
-        );
+        said_by(&run, near, seed);
     }
 }

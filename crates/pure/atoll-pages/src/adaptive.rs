@@ -360,10 +360,11 @@ impl Adaptive<'_> {
             && (self.eighth() + 16 - (tag >> EIGHTH)) % 16 >= OLD
     }
 
-    /// A page, or a huge page, that was evicted with this token became resident again.
-    fn return_with(&mut self, frame: u32, token: u32) {
+    /// A page, or a huge page, became resident; `token`: that of its eviction, if it was evicted before. Its tag says already whether it is a huge one.
+    fn arrive(&mut self, frame: u32, token: Option<u32>) {
         self.fetched = self.fetched.wrapping_add(self.pages(frame));
         self.advance();
+        let Some(token) = token else { return self.enter(frame, 0, false) };
         let evicted = token >> PARTS & NO_PART;
         let known = evicted != NUMBERED && token >> EPOCH & 1 == self.epoch & 1;
         let mut uses = if known { token & USES } else { 0 };
@@ -399,9 +400,7 @@ impl Policy for Adaptive<'_> {
             return self.mapped(frame, mappers);
         }
         self.tag[frame as usize] = 0;
-        self.fetched = self.fetched.wrapping_add(1);
-        self.advance();
-        self.enter(frame, 0, false);
+        self.arrive(frame, None);
     }
 
     fn insert_again(&mut self, frame: u32, mappers: u32, token: u32) {
@@ -409,7 +408,7 @@ impl Policy for Adaptive<'_> {
             return self.mapped(frame, mappers);
         }
         self.tag[frame as usize] = 0;
-        self.return_with(frame, token);
+        self.arrive(frame, Some(token));
     }
 
     fn insert_huge(&mut self, frame: u32, pages: u32, token: Option<u32>) {
@@ -418,12 +417,7 @@ impl Policy for Adaptive<'_> {
         }
         self.huge_pages = pages;
         self.tag[frame as usize] = HUGE;
-        if let Some(token) = token {
-            return self.return_with(frame, token);
-        }
-        self.fetched = self.fetched.wrapping_add(pages);
-        self.advance();
-        self.enter(frame, 0, false);
+        self.arrive(frame, token);
     }
 
     fn split_huge(&mut self, frame: u32) {

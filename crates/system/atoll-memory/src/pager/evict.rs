@@ -113,12 +113,8 @@ impl Pager {
             let count = self.choose(&mut room, x, &mut victims[..want], target);
             (count, room.leaving.huge.take())
         };
-        let victims = &mut victims[..count];
-        victims.sort_unstable_by_key(|v| v.page);
-        let result = self.evict_all(x, victims).and_then(|()| self.pack_some(x));
-        if let Some(first) = huge
-            && self.evict_huge(x, first)
-        {
+        let (result, huge_left) = self.evict_chosen(x, &mut victims[..count], huge);
+        if huge_left {
             let mut room = self.near.room.lock();
             let want = pacing::refill(self.batch(target), need, x.cached);
             self.take_unused(x, &mut room, want, target);
@@ -131,6 +127,19 @@ impl Pager {
             Err(e) if x.cached == before || matches!(e, FaultError::Lost(_)) => Err(e),
             _ => Ok(x.cached.saturating_sub(before)),
         }
+    }
+
+    /// Evicts what was chosen, single pages and the huge page whose first page is `huge`, and packs some of what stayed where it lies. Frames of single
+    /// pages are for `x` then, those of the huge page are free. Says whether the huge page left.
+    pub(super) fn evict_chosen(
+        &self,
+        x: &mut Executor,
+        victims: &mut [Victim],
+        huge: Option<Victim>,
+    ) -> (Result<(), FaultError>, bool) {
+        victims.sort_unstable_by_key(|v| v.page);
+        let result = self.evict_all(x, victims).and_then(|()| self.pack_some(x));
+        (result, huge.is_some_and(|first| self.evict_huge(x, first)))
     }
 
     /// Asks the policy for victims and locks their pages; those in use elsewhere, and those of the last faults, go back.

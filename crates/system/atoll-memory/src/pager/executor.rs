@@ -32,9 +32,7 @@ pub(super) struct Lately {
     pages: [u32; 16],
     /// How many pages were noted.
     noted: u32,
-    /// How many of the last ones are kept.
-    kept: u32,
-    /// Frames that near memory has.
+    /// Frames that near memory has, a quarter of which is kept at most.
     frames: u32,
 }
 
@@ -48,9 +46,8 @@ impl Lately {
         }
     }
 
-    /// Near memory has `frames` now, of which a quarter is kept at most.
+    /// Near memory has `frames` now.
     pub(super) fn set_frames(&mut self, frames: u32) {
-        self.kept = (frames / 4).min(self.pages.len() as u32);
         self.frames = frames;
     }
 
@@ -70,7 +67,7 @@ impl Lately {
     #[inline]
     pub(super) fn has(&self, page: u32) -> bool {
         let ago = |place: usize| (self.noted.wrapping_sub(1 + place as u32)) % self.pages.len() as u32;
-        self.pages.iter().enumerate().any(|(place, &noted)| noted == page + 1 && ago(place) < self.kept)
+        self.pages.iter().enumerate().any(|(place, &noted)| noted == page + 1 && ago(place) < self.frames / 4)
     }
 }
 

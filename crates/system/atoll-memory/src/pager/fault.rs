@@ -330,7 +330,7 @@ impl Pager {
     /// was there before.
     fn drop_part(&self, page: u32) {
         if self.places.shift > 12 && !self.far.is_in_place(page) {
-            let _ = self.places.punch(page, 1);
+            let _ = self.punch_pages(page, 1);
         }
     }
 

@@ -1,9 +1,11 @@
 //! Huge pages: stretches of 2 MiB, walked through from end to end, whose 512 pages come and leave as one.
 //!
 //! Here is what is known of all stretches, and how the pages of one are locked together. `huge_fetch` has how one comes, `huge_evict` how it leaves,
-//! `huge_split` how it becomes single pages, `huge_first` the first touch. `atoll_pages::huge` says which stretches become huge pages. Only where threads share a page table and far pages stay where they lie (`in_place`): to bring 512 pages and to evict
-//! them takes 300 µs of the kernel's time and as much of the pager's. As one they take 300 µs, or 30 µs once their memory is one huge page: the
-//! kernel makes that in the arena's file (`MADV_COLLAPSE`), by a copy of 2 MiB, which takes up to 5 ms in a virtual machine.
+//! `huge_split` how it becomes single pages, `huge_first` the first touch. `atoll_pages::huge` says which stretches become huge pages.
+//!
+//! There are huge pages only where threads share a page table and far pages stay where they lie (`in_place`). To bring 512 pages and to evict them
+//! takes 300 µs of the kernel's time and as much of the pager's. As one they take 300 µs, or 30 µs once their memory is one huge page: the kernel
+//! makes that in the arena's file (`MADV_COLLAPSE`), by a copy of 2 MiB, which takes up to 5 ms in a virtual machine.
 //!
 //! A huge page is near when the kernel may map it. It is far when nothing of it is mapped and its mapping allows no access, which raises SIGSEGV: a
 //! guard would need a table of single entries.
@@ -40,7 +42,7 @@ const FIRST_NS: u64 = 1_000_000;
 /// Stretches that are touched as single pages after that.
 const PASSED_OVER: u32 = 31;
 /// Failures of the kernel to make a huge page in a row after which it is asked no more: it searches for memory for milliseconds.
-pub(super) const FAILURES: u32 = 8;
+const FAILURES: u32 = 8;
 /// Stretches that are huge at once at most, 32 GiB. Each far one that lies between near ones has a mapping of its own, and a process has 65,530 of
 /// them.
 const MOST: u32 = 16 << 10;
@@ -49,6 +51,9 @@ const YOUNG: u32 = 4;
 
 /// Accesses in a row to one address near that were not allowed, after which this is no chance: other threads may have brought its page each time.
 const DENIALS: u32 = 1000;
+
+/// Pauses for which a page's lock is waited for at most, where its holder may wait for this worker.
+const PAUSES: u32 = 1000;
 
 /// What is known of all stretches.
 pub(super) struct HugePages {
@@ -60,11 +65,11 @@ pub(super) struct HugePages {
     are_joined: bool,
     /// log2 of the pages of a stretch.
     pub(super) order: u32,
-    pub(super) failures: AtomicU32,
+    failures: AtomicU32,
     /// Nanoseconds that the kernel takes to make one huge page of a stretch's memory, as measured of late.
     pub(super) cost_ns: AtomicU64,
     /// Stretches that are huge.
-    pub(super) count: AtomicU32,
+    count: AtomicU32,
     /// How many huge pages came.
     comings: AtomicU32,
     /// Stretches that are not made huge at their first touch from now on, as that took long.
@@ -72,13 +77,13 @@ pub(super) struct HugePages {
 }
 
 impl HugePages {
-    /// Of pages of `1 << shift` bytes; `words` has a word for each stretch, all zero.
-    pub(super) fn new(words: &'static [AtomicU64], shift: u32, in_place: InPlace) -> HugePages {
+    /// Of pages of `1 << shift` bytes; `words` has a word for each stretch, all zero. `evicts`: whether pages ever leave.
+    pub(super) fn new(words: &'static [AtomicU64], shift: u32, in_place: InPlace, evicts: bool) -> HugePages {
         let are_possible = in_place == InPlace::Guarded && shift < SHIFT;
         HugePages {
             words,
             are_possible,
-            are_joined: page_pipe::are_pages_joined(),
+            are_joined: evicts && page_pipe::are_pages_joined(),
             order: SHIFT.saturating_sub(shift),
             failures: AtomicU32::new(0),
             cost_ns: AtomicU64::new(COLLAPSE_NS),
@@ -104,8 +109,11 @@ impl HugePages {
         self.word(page).map(|_| first..=first + self.pages() as u64 - 1)
     }
 
-    pub(super) fn word(&self, page: u32) -> Option<&AtomicU64> {
-        self.words.get((page >> self.order) as usize).filter(|_| self.are_possible)
+    fn word(&self, page: u32) -> Option<&AtomicU64> {
+        if !self.are_possible {
+            return None;
+        }
+        self.words.get((page >> self.order) as usize)
     }
 
     /// What is known of the stretch of `page`.
@@ -117,7 +125,7 @@ impl HugePages {
     /// Whether `page` is part of a huge page. That stays so while the caller holds a lock of one of its pages.
     #[inline]
     pub(super) fn is_huge(&self, page: u32) -> bool {
-        self.are_possible && self.stretch(page).is_huge()
+        self.stretch(page).is_huge()
     }
 
     /// Whether one more stretch may become huge.
@@ -132,19 +140,29 @@ impl HugePages {
             // Racing workers may pass over one more or less.
             self.passed_over.store(left - 1, Ordering::Relaxed);
         }
-        left == 0 && self.failures.load(Ordering::Relaxed) < FAILURES
+        left == 0 && self.may_try()
     }
 
     /// A first touch that was to make a huge page took so long.
-    pub(super) fn first_touch_took(&self, ns: u64, is_one: bool) {
+    pub(super) fn first_touch_took(&self, ns: u64) {
         if ns > FIRST_NS {
             self.passed_over.store(PASSED_OVER, Ordering::Relaxed);
         }
+    }
+
+    /// Whether the kernel is to be asked for a huge page at all.
+    pub(super) fn may_try(&self) -> bool {
+        self.failures.load(Ordering::Relaxed) < FAILURES
+    }
+
+    /// The kernel was asked to make one huge page of the memory of the stretch of `page`, and did so or did not.
+    pub(super) fn was_tried(&self, page: u32, is_one: bool) {
         if is_one {
             self.failures.store(0, Ordering::Relaxed);
         } else {
             self.failures.fetch_add(1, Ordering::Relaxed);
         }
+        self.change(page, |stretch| stretch.made_one(is_one));
     }
 
     /// The memory of stretches that `from..to` has a part of is free from now on.
@@ -227,10 +245,11 @@ impl Pager {
         true
     }
 
+    /// Locks a page if it is in `state` and nothing else of the program's lies over it. Waits for whoever holds it for a moment.
     pub(super) fn lock_in(&self, page: u32, state: State) -> bool {
         let word = self.pages.word(page);
         let mut wait = Backoff::new();
-        for _ in 0..1000 {
+        for _ in 0..PAUSES {
             let seen = page_word::load(word);
             if seen.is_covered() {
                 break;

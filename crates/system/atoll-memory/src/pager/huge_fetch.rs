@@ -11,7 +11,7 @@ use atoll_pages::pacing;
 
 use super::evict::{NO_VICTIM, VICTIMS};
 use super::executor::Executor;
-use super::huge::{BYTES, COLLAPSE, FAILURES, PAGES, allow};
+use super::huge::{BYTES, COLLAPSE, PAGES, allow};
 use super::page_word::{self, PageWord, State};
 use super::{FaultError, Pager, unmap};
 use crate::control::Figures;
@@ -31,7 +31,10 @@ impl Pager {
         seen: PageWord,
         table: usize,
     ) -> Option<Result<(), FaultError>> {
-        let stretch = self.huge.word(page).map(|word| Stretch(word.load(Ordering::Relaxed)))?;
+        if !self.huge.are_possible {
+            return None;
+        }
+        let stretch = self.huge.stretch(page);
         let joins = !stretch.is_huge();
         if joins && !self.begins_round(page) {
             return None;
@@ -123,7 +126,7 @@ impl Pager {
     fn make_one(&self, first: u32, at: usize, stretch: Stretch) -> bool {
         let costs = &self.huge.cost_ns;
         let before = costs.load(Ordering::Relaxed);
-        if !stretch.pays_as_one(before) || self.huge.failures.load(Ordering::Relaxed) >= FAILURES {
+        if !stretch.pays_as_one(before) || !self.huge.may_try() {
             return false;
         }
         let begin = sys::clock_ns(libc::CLOCK_MONOTONIC);
@@ -134,12 +137,7 @@ impl Pager {
         let is_one = self.tables.kernel_maps.as_ref().is_some_and(|mapped| mapped.is_huge(at));
         let took = sys::clock_ns(libc::CLOCK_MONOTONIC).saturating_sub(begin);
         costs.store((before * 7 + took) / 8, Ordering::Relaxed);
-        if is_one {
-            self.huge.failures.store(0, Ordering::Relaxed);
-        } else {
-            self.huge.failures.fetch_add(1, Ordering::Relaxed);
-        }
-        self.huge.change(first, |stretch| stretch.made_one(is_one));
+        self.huge.was_tried(first, is_one);
         is_one
     }
 
@@ -158,8 +156,6 @@ impl Pager {
                 if fits && room.take_all(frames) {
                     let now = taken + frames.len() as u32;
                     self.near.set_taken(now, self.places.shift, &self.control.totals);
-                    let bytes = u64::from(now) << self.places.shift;
-                    self.control.totals.resident_peak.fetch_max(bytes, Ordering::Relaxed);
                     return Ok(true);
                 }
                 self.near.full.store(true, Ordering::Relaxed);
@@ -168,23 +164,14 @@ impl Pager {
                 (count, room.leaving.huge.take())
             };
             let had = x.cached;
-            let victims = &mut victims[..count];
-            victims.sort_unstable_by_key(|victim| victim.page);
-            let result = self.evict_all(x, victims).and_then(|()| self.pack_some(x));
-            let mut freed = x.cached.saturating_sub(had) > 0;
-            {
-                let mut room = self.near.room.lock();
-                let mut taken = self.near.taken.load(Ordering::Relaxed);
-                while x.cached > had {
-                    x.cached -= 1;
-                    room.give(x.cache[x.cached]);
-                    taken -= 1;
-                }
-                self.near.set_taken(taken, self.places.shift, &self.control.totals);
-            }
-            freed |= huge.is_some_and(|first| self.evict_huge(x, first));
+            let (result, huge_left) = self.evict_chosen(x, &mut victims[..count], huge);
+            // Packing may have used some that the worker had.
+            let had = had.min(x.cached);
+            let have_left = x.cached > had;
+            self.give_frames(&x.cache[had..x.cached]);
+            x.cached = had;
             result?;
-            idle = if freed { 0 } else { idle + 1 };
+            idle = if have_left || huge_left { 0 } else { idle + 1 };
             if idle > 2 {
                 break;
             }

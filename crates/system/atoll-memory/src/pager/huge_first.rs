@@ -112,7 +112,7 @@ impl Pager {
             }
             _ => unlock_behind(),
         }
-        self.huge.change(first, |stretch| stretch.made_one(is_one));
+        self.huge.was_tried(first, is_one);
         self.pages.touch_all(first, pages, self.places.shift, &self.control.totals);
         self.enter_huge(x, first, frames, None, table);
         let f = x.figures;
@@ -142,7 +142,7 @@ impl Pager {
         // Guards of memory that was far before it was freed are still there. Of a stretch of which nothing is in the file the kernel makes no huge page.
         let is_begun = unmap::advise(at, BYTES, unmap::UNGUARD).is_ok() && populate(at, 4096).is_ok();
         let is_one = is_begun && unmap::advise(at, BYTES, COLLAPSE).is_ok();
-        self.huge.first_touch_took(sys::clock_ns(libc::CLOCK_MONOTONIC).saturating_sub(begin), is_one);
+        self.huge.first_touch_took(sys::clock_ns(libc::CLOCK_MONOTONIC).saturating_sub(begin));
         if !is_one {
             populate(at, BYTES)?;
         }

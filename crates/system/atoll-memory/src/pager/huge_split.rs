@@ -116,10 +116,7 @@ impl Pager {
             self.unlock_all(first, first + pages, state);
             return false;
         }
-        // The kernel refuses no hole.
-        if let Err(e @ FaultError::Lost(_)) = self.punch_pages(first, pages as usize) {
-            crate::ending::end(e);
-        }
+        self.punch_or_end(first, pages as usize);
         self.far.store.discard(first.into(), pages.into());
         if state == State::Resident {
             let mut room = self.near.room.lock();
@@ -149,6 +146,14 @@ impl Pager {
         let count = (end & !(BYTES - 1)).saturating_sub(start.next_multiple_of(BYTES)) >> SHIFT;
         for number in 0..count as u32 {
             self.huge.change(first + (number << self.huge.order), |stretch| stretch.lies_inside(true));
+        }
+    }
+
+    /// As [`punch_pages`](Self::punch_pages), of memory that the program has freed.
+    pub(super) fn punch_or_end(&self, page: u32, count: usize) {
+        // The kernel refuses no hole.
+        if let Err(e @ FaultError::Lost(_)) = self.punch_pages(page, count) {
+            crate::ending::end(e);
         }
     }
 

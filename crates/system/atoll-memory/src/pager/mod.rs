@@ -176,7 +176,7 @@ impl Pager {
             executors: parts.executors,
             far: FarSide::new(parts.far, parts.probe, in_place),
             map_around,
-            huge: HugePages::new(parts.stretches, shift, in_place),
+            huge: HugePages::new(parts.stretches, shift, in_place, control.settings.near_bytes != u64::MAX),
             drops: parts.drops,
             announced: parts.announced,
             rights: OnceLock::new(),

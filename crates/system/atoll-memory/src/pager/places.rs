@@ -12,7 +12,6 @@ use atoll_pages::huge;
 
 use crate::arena_files::ArenaFiles;
 use crate::layout;
-use crate::sys::{self, Errno};
 
 /// Paged stretches besides the arena: large globals.
 const MAX_RANGES: usize = 512;
@@ -131,15 +130,6 @@ impl Places {
             let pages = first..=first + ((end - start) >> self.shift) as u64 - 1;
             pages.contains(&page).then_some(pages)
         })
-    }
-
-    /// Frees the memory of `count` pages from `page` on, of one stretch: no page table has them any more.
-    ///
-    /// # Errors
-    /// The kernel's. Holes in memory files are never refused.
-    pub(super) fn punch(&self, page: u32, count: usize) -> Result<(), Errno> {
-        let offset = self.offset(page);
-        sys::punch_hole(self.files.file(offset), offset, (count << self.shift) as u64)
     }
 
     /// Calls `each` with the start and the length of every stretch outside the arena, until one fails.

@@ -9,8 +9,8 @@ use std::sync::atomic::Ordering;
 
 use atoll_pages::Policy;
 
+use super::Pager;
 use super::page_word::{self, PageWord, State};
-use super::{FaultError, Pager};
 use crate::control::Figures;
 use crate::far::FarStore;
 use crate::spin::Backoff;
@@ -86,10 +86,7 @@ impl Pager {
                 let run = &held[(page - from) as usize..(end - from) as usize];
                 let is_here = |page| kind == State::Resident || self.far.is_in_place(page);
                 if (page..end).any(is_here) {
-                    // The kernel refuses no hole.
-                    if let Err(e @ FaultError::Lost(_)) = self.punch_pages(page, (end - page) as usize) {
-                        crate::ending::end(e);
-                    }
+                    self.punch_or_end(page, (end - page) as usize);
                 }
                 if kind == State::Resident {
                     for seen in run {

@@ -69,10 +69,12 @@ impl Near {
         self.room.lock().fresh
     }
 
-    /// Sets how many frames are taken; `totals` say it in bytes. Only under the room lock.
+    /// Sets how many frames are taken; `totals` say it in bytes, and the most that it ever was. Only under the room lock.
     pub(super) fn set_taken(&self, frames: u32, shift: u32, totals: &Totals) {
         self.taken.store(frames, Ordering::Relaxed);
-        totals.resident_bytes.store(u64::from(frames) << shift, Ordering::Relaxed);
+        let bytes = u64::from(frames) << shift;
+        totals.resident_bytes.store(bytes, Ordering::Relaxed);
+        totals.resident_peak.fetch_max(bytes, Ordering::Relaxed);
     }
 }
 
@@ -247,10 +249,7 @@ impl Pager {
             x.cached += 1;
             got += 1;
         }
-        let now = taken + got as u32;
-        let totals = &self.control.totals;
-        self.near.set_taken(now, self.places.shift, totals);
-        totals.resident_peak.fetch_max(u64::from(now) << self.places.shift, Ordering::Relaxed);
+        self.near.set_taken(taken + got as u32, self.places.shift, &self.control.totals);
         got > 0
     }
 
