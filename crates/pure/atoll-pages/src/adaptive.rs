@@ -14,6 +14,10 @@
 //!   have a whole round to go. Pages whose part begins wait in a list until it is over, and then are sorted anew.
 //! * One in 256 of those is evicted early instead, so that nothing stays for ever for what it once was.
 //!
+//! Where the pager gives victims a second chance (`Policy::rescued`), pages that were used meanwhile have a list of their own as long as the policy is
+//! FIFO: one of them has its turn for four others. So what is used often is no victim for what passes once, as in 2Q (Johnson and Shasha,
+//! VLDB'94), and is asked for its uses more seldom. That is so while at least half of them are used again until their next turn.
+//!
 //! What that is worth shows in the pages fetched in a round. The first round is FIFO, which only learns and sets the
 //! measure, the second has a guard of half the frames. If from the fourth on two in succession fetch a 1/20 more than
 //! the measure, or any one half as much again, the policy is FIFO for at least four rounds (at the next failure eight,
@@ -43,7 +47,7 @@
 use core::fmt;
 
 use crate::links::Links;
-use crate::policy::{Policy, Wants};
+use crate::policy::{Foresight, Policy, Wants};
 use crate::rhythm::{Rhythm, Step};
 use crate::spec::{Options, SpecError};
 use crate::stay::{From, Stay};
@@ -81,6 +85,11 @@ impl Options for AdaptiveOptions {
             away: 0,
             rhythm: Rhythm::new(),
             stay: Stay::new(storage.frames),
+            used: 0,
+            others: 0,
+            was_used: false,
+            worth: WORTH / 2,
+            rescues: 0,
             trial: Trial { rounds: 0, measure: 0, began: 0, strikes: 0, rest: 0, next_rest: REST },
         }
     }
@@ -100,7 +109,9 @@ const DUE: u32 = PARTS;
 const GUARD: u32 = PARTS + 2;
 /// Pages that stay while the rest passes through the guard, as long as the policy is FIFO.
 const STAY: u32 = PARTS + 3;
-const LISTS: usize = PARTS as usize + 4;
+/// Pages that were used while they were about to leave, as long as the policy is FIFO.
+const USED: u32 = PARTS + 4;
+const LISTS: usize = PARTS as usize + 5;
 
 /// In tags and tokens: the parts in which the page is used.
 const USES: u32 = (1 << PARTS) - 1;
@@ -112,10 +123,19 @@ const SHARED: u32 = 1 << 23;
 const STAYING: u32 = 1 << 24;
 /// In a tag: it is a huge page.
 const HUGE: u32 = 1 << 25;
+/// In a tag: it is in the list of those that were used.
+const WAS_USED: u32 = 1 << 26;
 /// In a tag, from this bit on: in which eighth of a turnover of near memory, modulo 16, the page was brought.
 const EIGHTH: u32 = 28;
 /// A page that was brought so many eighths ago leaves with its neighbours, as long as the policy is FIFO.
 const OLD: u32 = 4;
+/// For so many other victims there is one of the pages that were used; for each other one if less than a sixteenth of the frames is others'.
+const USED_TURN: i32 = 4;
+/// How much used pages are worth keeping: the share of them that is used again until its turn, of [`WORTH`], as it was over so many of late. Where it is
+/// less than half, one of so many joins them, to go on measuring.
+const WORTH: u32 = 1 << 16;
+const MEASURED: u32 = 64;
+const SAMPLE: u32 = 8;
 /// In a token, in place of the part in which the page was evicted: not known; the uses are a number of `stay`.
 const NO_PART: u32 = 31;
 const NUMBERED: u32 = 30;
@@ -168,6 +188,13 @@ pub struct Adaptive<'a> {
     away: u32,
     rhythm: Rhythm,
     stay: Stay,
+    /// Pages that were used; victims that are due for one of them, less those that there were too few of; whether the last victim was one of them.
+    used: u32,
+    others: i32,
+    was_used: bool,
+    worth: u32,
+    /// Pages that were used while they were about to leave so far.
+    rescues: u32,
     trial: Trial,
 }
 
@@ -193,17 +220,19 @@ impl Adaptive<'_> {
         if self.tag[frame as usize] & HUGE != 0 { self.huge_pages } else { 1 }
     }
 
-    /// A page became resident, or is restored. Its tag says already whether it is a huge one.
-    fn enter(&mut self, frame: u32, uses: u32, stays: bool) {
+    /// A page became resident, or is restored, and joins that list: the guard, the stay or the used ones. Its tag says already whether it is a huge one.
+    fn enter(&mut self, frame: u32, uses: u32, list: u32) {
         self.tag[frame as usize] = self.tag[frame as usize] & HUGE | self.eighth() << EIGHTH;
         self.set_uses(frame, if self.rhythm.following() { uses | 1 << self.part } else { uses });
-        if stays {
-            self.links.push_back(STAY, frame);
-            self.tag[frame as usize] |= STAYING;
-            self.stay.len += self.pages(frame);
-        } else {
-            self.join_guard(frame);
-        }
+        let pages = self.pages(frame);
+        let (flag, count) = match list {
+            STAY => (STAYING, &mut self.stay.len),
+            USED => (WAS_USED, &mut self.used),
+            _ => (GUARDED, &mut self.guarded),
+        };
+        *count += pages;
+        self.tag[frame as usize] |= flag;
+        self.links.push_back(list, frame);
         self.len += 1;
         self.sort();
     }
@@ -217,7 +246,7 @@ impl Adaptive<'_> {
     fn leave(&mut self, frame: u32) {
         self.links.unlink(frame);
         self.count_less(frame, self.pages(frame));
-        self.tag[frame as usize] &= !(GUARDED | STAYING);
+        self.tag[frame as usize] &= !(GUARDED | STAYING | WAS_USED);
     }
 
     /// What is in `frame` counts for so many pages less.
@@ -225,6 +254,7 @@ impl Adaptive<'_> {
         let tag = self.tag[frame as usize];
         self.guarded -= if tag & GUARDED != 0 { pages } else { 0 };
         self.stay.len -= if tag & STAYING != 0 { pages } else { 0 };
+        self.used -= if tag & WAS_USED != 0 { pages } else { 0 };
     }
 
     /// Whether the policy is FIFO now, and does not sort.
@@ -232,16 +262,25 @@ impl Adaptive<'_> {
         self.guard == self.links.frames()
     }
 
-    /// Sets the size of the guard. When it sorts, the stay is part of the guard.
+    /// Sets the size of the guard. When it sorts, the stay and the used pages are part of the guard.
     fn set_guard(&mut self, guard: u32) {
         self.guard = guard;
-        if !self.passing() && self.stay.len > 0 {
-            while let Some(frame) = self.links.front(STAY) {
+        if !self.passing() && self.stay.len + self.used > 0 {
+            while let Some(frame) = self.links.front(STAY).or_else(|| self.links.front(USED)) {
                 self.leave(frame);
                 self.join_guard(frame);
             }
             self.stay.over();
         }
+    }
+
+    /// Whether the next victim is the oldest of the used pages, as long as the policy is FIFO.
+    fn is_turn_of_used(&self) -> bool {
+        self.used > 0 && self.others >= self.used_turn()
+    }
+
+    fn used_turn(&self) -> i32 {
+        if self.guarded < self.links.frames() / 16 { 1 } else { USED_TURN }
     }
 
     /// Sorts some pages: those whose part is over, those that leave the guard.
@@ -343,7 +382,7 @@ impl Adaptive<'_> {
 impl Adaptive<'_> {
     /// How many parts off the next use is of a page that is sorted; 0 for others.
     fn away(&self, frame: u32) -> u32 {
-        let sorted = !self.passing() && self.tag[frame as usize] & (GUARDED | STAYING) == 0;
+        let sorted = !self.passing() && self.tag[frame as usize] & (GUARDED | STAYING | WAS_USED) == 0;
         if sorted { distance(self.uses(frame), self.part) } else { 0 }
     }
 
@@ -355,16 +394,14 @@ impl Adaptive<'_> {
     /// Whether the policy is FIFO and the page is among those brought long ago.
     fn is_old(&self, frame: u32) -> bool {
         let tag = self.tag[frame as usize];
-        self.passing()
-            && tag & (GUARDED | STAYING) == GUARDED
-            && (self.eighth() + 16 - (tag >> EIGHTH)) % 16 >= OLD
+        self.passing() && tag & GUARDED != 0 && (self.eighth() + 16 - (tag >> EIGHTH)) % 16 >= OLD
     }
 
     /// A page, or a huge page, became resident; `token`: that of its eviction, if it was evicted before. Its tag says already whether it is a huge one.
     fn arrive(&mut self, frame: u32, token: Option<u32>) {
         self.fetched = self.fetched.wrapping_add(self.pages(frame));
         self.advance();
-        let Some(token) = token else { return self.enter(frame, 0, false) };
+        let Some(token) = token else { return self.enter(frame, 0, GUARD) };
         let evicted = token >> PARTS & NO_PART;
         let known = evicted != NUMBERED && token >> EPOCH & 1 == self.epoch & 1;
         let mut uses = if known { token & USES } else { 0 };
@@ -376,7 +413,7 @@ impl Adaptive<'_> {
         }
         let note = if evicted == NUMBERED { token & USES } else { 0 };
         let stays = self.stay.returns(note, self.pages(frame)) && self.passing();
-        self.enter(frame, uses, stays);
+        self.enter(frame, uses, if stays { STAY } else { GUARD });
     }
 
     /// Removes a victim and makes its token.
@@ -384,13 +421,26 @@ impl Adaptive<'_> {
         let part = if self.rhythm.following() { self.part } else { NO_PART };
         self.token = self.uses(victim) | part << PARTS | (self.epoch & 1) << EPOCH;
         if self.passing() {
-            let from = if self.tag[victim as usize] & STAYING != 0 { From::Stay } else { From::Pass };
+            let from = match self.tag[victim as usize] & (STAYING | WAS_USED) {
+                STAYING => From::Stay,
+                WAS_USED => From::Elsewhere,
+                _ => From::Pass,
+            };
+            let (pages, most) = (self.pages(victim) as i32, self.links.frames().min(1 << 30) as i32);
+            let change = if from == From::Elsewhere { -self.used_turn() * pages } else { pages };
+            self.others = (self.others + change).clamp(-most, most / 16);
+            if from == From::Elsewhere {
+                self.worth -= self.worth / MEASURED;
+            }
             let note = self.stay.evicted(from, self.guarded, self.pages(victim));
             if note != 0 {
                 self.token = note | NUMBERED << PARTS;
             }
         }
+        let was_used = self.tag[victim as usize] & WAS_USED;
         self.remove(victim);
+        // For `rescued`. Whatever comes into the frame next sets its tag anew.
+        self.tag[victim as usize] |= was_used;
     }
 }
 
@@ -442,13 +492,18 @@ impl Policy for Adaptive<'_> {
     fn peek(&self) -> Option<u32> {
         let farthest = (0..PARTS).find_map(|nearer| self.links.back((self.part + PARTS - nearer) % PARTS));
         let (over, due) = (DUE + (self.part + 1) % 2, DUE + self.part % 2);
-        let last = if self.stay.has_turn() { [STAY, GUARD] } else { [GUARD, STAY] };
+        let last = match self.stay.has_turn() {
+            true => [STAY, GUARD, USED],
+            false if self.is_turn_of_used() => [USED, GUARD, STAY],
+            false => [GUARD, STAY, USED],
+        };
         farthest.or_else(|| [over, due].into_iter().chain(last).find_map(|list| self.links.front(list)))
     }
 
     fn evict(&mut self) -> Option<u32> {
         let victim = self.peek()?;
         self.away = self.away(victim);
+        self.was_used = self.tag[victim as usize] & WAS_USED != 0;
         self.give(victim);
         self.sort();
         Some(victim)
@@ -463,12 +518,13 @@ impl Policy for Adaptive<'_> {
         also
     }
 
+    /// Used pages do not leave with others.
     fn evict_this(&mut self, frame: u32) -> bool {
-        let is_held = self.links.is_linked(frame);
-        if is_held {
+        let goes = self.links.is_linked(frame) && (self.was_used || self.tag[frame as usize] & WAS_USED == 0);
+        if goes {
             self.give(frame);
         }
-        is_held
+        goes
     }
 
     fn token(&self) -> u32 {
@@ -486,7 +542,7 @@ impl Policy for Adaptive<'_> {
         if self.links.is_linked(frame) {
             return self.mapped(frame, mappers);
         }
-        self.enter(frame, 0, false);
+        self.enter(frame, 0, GUARD);
     }
 
     fn rescued(&mut self, frame: u32, mappers: u32, token: u32) {
@@ -495,8 +551,17 @@ impl Policy for Adaptive<'_> {
         }
         let numbered = token >> PARTS & NO_PART == NUMBERED;
         let known = !numbered && token >> EPOCH & 1 == self.epoch & 1;
-        let stays = numbered && self.stay.returns(token & USES, self.pages(frame)) && self.passing();
-        self.enter(frame, if known { token & USES } else { 0 }, stays);
+        let stays = numbered && self.stay.returns(token & USES, self.pages(frame));
+        let again = self.tag[frame as usize] & WAS_USED != 0;
+        self.worth = (self.worth + if again { WORTH / MEASURED } else { 0 }).min(WORTH);
+        self.rescues = self.rescues.wrapping_add(1);
+        let is_kept = self.worth >= WORTH / 2 || self.rescues.is_multiple_of(SAMPLE);
+        let list = match self.passing() {
+            true if stays => STAY,
+            true if is_kept => USED,
+            _ => GUARD,
+        };
+        self.enter(frame, if known { token & USES } else { 0 }, list);
     }
 
     fn scan(&mut self, _unmap: &mut dyn FnMut(u32)) {}
@@ -526,9 +591,12 @@ impl Policy for Adaptive<'_> {
         self.advance();
     }
 
-    /// While pages stay, a sweep is known to come back to them.
-    fn foresees(&self) -> bool {
-        !self.passing() || self.stay.len > self.links.frames() / 16
+    fn foresight(&self) -> Foresight {
+        match self.passing() {
+            false => Foresight::NextUses,
+            true if self.stay.len > self.links.frames() / 16 => Foresight::Returns,
+            true => Foresight::Nothing,
+        }
     }
 
     fn len(&self) -> usize {

@@ -19,6 +19,9 @@ const USE_NS: u64 = 100_000;
 /// Huge pages at most that a worker may touch at once, as walks through arrays of equal sizes do, before it is taken to use little of each.
 const MOST_AT_ONCE: u32 = 64;
 
+/// One part in so many of a huge page is where a walk comes to it: its first pages, or its last ones.
+const EDGE: u32 = 32;
+
 /// Nanoseconds that one huge page saves each time it comes and leaves: what mapping and unmapping 512 pages of 4K takes.
 const SAVED_NS: u64 = 250_000;
 
@@ -35,6 +38,8 @@ const INSIDE: u64 = 64;
 struct Field(u32, u64);
 
 const FAULTS: Field = Field(7, 0x3f);
+/// In the place of faults, which a huge page has none of.
+const STRAYS: Field = FAULTS;
 const PAGES: Field = Field(13, 0x7ff);
 const PARTS: Field = Field(24, 0xffff);
 const COUNT: Field = Field(40, 0xffff);
@@ -47,7 +52,7 @@ const MOST_PATIENCE: u64 = PATIENCE.1;
 ///
 /// Bits 0–6: whether it comes and leaves as a whole, whether it ever did, whether it never may, whether its memory is one huge page of the kernel's,
 /// whether the kernel could not make it one, whether it is single pages for a round to see how it is used, whether it lies within one block of memory; 7–12:
-/// faults of this walk; 13–23 and 24–39: the pages that these faults brought, and the sixteenths of the stretch that these are of; 40–55: walks in a row, or of a huge page the number of
+/// faults of this walk, or of a huge page the trips in a row that did not begin at an edge of it; 13–23 and 24–39: the pages that these faults brought, and the sixteenths of the stretch that these are of; 40–55: walks in a row, or of a huge page the number of
 /// its coming; 56–58: log2 of the walks after which it becomes huge; 59–63: how often it came as a whole.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Stretch(pub u64);
@@ -135,11 +140,22 @@ impl Stretch {
         self.0 & LOOKED_AT != 0
     }
 
-    /// Whether it is time to see how much of it is used: after three trips as a whole, seven, fifteen and so on. Of the kernel's huge pages nothing is
-    /// asked, as they cost little.
+    /// The huge page is far, and its page number `page` of `pages` is touched. A walk comes to it at an edge.
+    #[must_use]
+    pub fn entered(self, page: u32, pages: u32) -> Stretch {
+        let edge = (pages / EDGE).max(1);
+        let is_at_edge = page < edge || page >= pages - edge;
+        self.with(STRAYS, if is_at_edge { 0 } else { self.count(STRAYS) + 1 })
+    }
+
+    /// Whether it is time to see how much of it is used: after three trips as a whole, seven, fifteen. The kernel's huge pages cost little; of them that is
+    /// asked when the last half of all trips began in the midst of them.
     pub fn is_to_be_looked_at(self) -> bool {
         let trips = self.count(TRIPS);
-        !self.is_one() && trips >= 3 && (trips + 1).is_power_of_two()
+        if self.is_one() {
+            return self.count(STRAYS) * 2 > trips;
+        }
+        (3..TRIPS.1).contains(&trips) && (trips + 1).is_power_of_two()
     }
 
     fn fresh(self, count: u64) -> Stretch {
@@ -149,7 +165,9 @@ impl Stretch {
     /// The stretch comes as a whole, as number `coming` of all that did.
     #[must_use]
     pub fn comes(self, coming: u32) -> Stretch {
-        let came = self.fresh(u64::from(coming) & COUNT.1).with(TRIPS, self.count(TRIPS) + 1);
+        let strays = if self.is_huge() { self.count(STRAYS) } else { 0 };
+        let came =
+            self.fresh(u64::from(coming) & COUNT.1).with(TRIPS, self.count(TRIPS) + 1).with(STRAYS, strays);
         Stretch((came.0 | HUGE | WAS_HUGE) & !LOOKED_AT)
     }
 
@@ -172,7 +190,7 @@ impl Stretch {
         Stretch(self.0 | if is_one { ONE } else { NEVER_ONE })
     }
 
-    /// Whether the huge page is one of the last `kept` that came, of `coming` so far.
+    /// Whether the huge page is one of the last `kept` that came, of `coming` so far. Single pages count as parts of huge ones.
     #[inline]
     pub fn is_young(self, coming: u32, kept: u32) -> bool {
         (u64::from(coming).wrapping_sub(self.count(COUNT)) & COUNT.1) <= u64::from(kept)
@@ -286,6 +304,21 @@ mod tests {
         assert!(!looked_at.is_huge() && walk(looked_at, 8, 64).1);
         let column = looked_at.fetched(5, 500, 83, 512).begins(512);
         assert!(!column.1 && !walk(column.0, 8, 64).1 && walk(walk(column.0, 8, 64).0, 8, 64).1);
+    }
+
+    #[test]
+    fn visits_in_the_midst_of_the_kernels_huge_pages_are_looked_at() {
+        let first = Stretch::default().made_one(true).comes(1);
+        assert!(!first.entered(3, 512).is_to_be_looked_at() && !first.entered(510, 512).is_to_be_looked_at());
+        assert!(first.entered(200, 512).is_to_be_looked_at());
+        let walked = (0..8).fold(first, |stretch, _| stretch.entered(0, 512).comes(2));
+        assert!(!walked.entered(200, 512).is_to_be_looked_at());
+        let mut visited = walked;
+        let visits = (1..).find(|_| {
+            visited = visited.entered(200, 512).comes(3);
+            visited.is_to_be_looked_at()
+        });
+        assert!(visits.is_some_and(|visits| visits > 8));
     }
 
     #[test]

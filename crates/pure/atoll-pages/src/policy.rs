@@ -35,6 +35,17 @@ impl Wants {
     };
 }
 
+/// What a policy knows of the next uses of pages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Foresight {
+    /// Nothing: it goes by the past.
+    Nothing,
+    /// That pages return, as in a sweep that comes back to them.
+    Returns,
+    /// When pages are used next.
+    NextUses,
+}
+
 /// A replacement policy over frames numbered from 0 to its capacity.
 ///
 /// All calls are O(1), except `scan`, which is bounded as each policy documents. None allocates. The caller's
@@ -126,10 +137,10 @@ pub trait Policy {
         let _ = id;
     }
 
-    /// Whether the order of victims comes from what is known of their next uses. If it does not, victims are named long ahead of need, so
-    /// that uses meanwhile are seen; see [`Wants::second_chance`].
-    fn foresees(&self) -> bool {
-        false
+    /// What the order of victims comes from. Without any foresight victims are named long ahead of need, so that uses meanwhile are seen; see
+    /// [`Wants::second_chance`].
+    fn foresight(&self) -> Foresight {
+        Foresight::Nothing
     }
 
     /// How many frames are held.

@@ -5,7 +5,7 @@
 use core::fmt;
 use core::str::FromStr;
 
-use crate::policy::{Policy, Wants};
+use crate::policy::{Foresight, Policy, Wants};
 use crate::storage::Storage;
 
 /// What a policy's file says about its options. Written `name` or `name:key=value,key=value`.
@@ -257,8 +257,8 @@ impl Policy for AnyPolicy<'_> {
         each!(self, policy => policy.mark(id));
     }
 
-    fn foresees(&self) -> bool {
-        each!(self, policy => policy.foresees())
+    fn foresight(&self) -> Foresight {
+        each!(self, policy => policy.foresight())
     }
 
     fn len(&self) -> usize {

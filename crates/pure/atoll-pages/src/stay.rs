@@ -51,6 +51,8 @@ enum Duel {
 pub(crate) enum From {
     Stay,
     Pass,
+    /// Neither.
+    Elsewhere,
 }
 
 /// The stay's size, limit and duels; its pages are its user's.

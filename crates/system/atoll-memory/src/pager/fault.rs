@@ -236,6 +236,7 @@ impl Pager {
             Figures::add(&f.major_faults, 1);
             Figures::add(&f.bytes_in, (done as u64) << self.places.shift);
         } else {
+            self.huge.began(done);
             Figures::add(&f.first_faults, 1);
         }
         Figures::add(&f.prefetched, done as u64 - 1);

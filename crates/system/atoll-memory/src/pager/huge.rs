@@ -70,8 +70,8 @@ pub(super) struct HugePages {
     pub(super) cost_ns: AtomicU64,
     /// Stretches that are huge.
     count: AtomicU32,
-    /// How many huge pages came.
-    comings: AtomicU32,
+    /// Pages that came, single ones too.
+    came: AtomicU64,
     /// Stretches that are not made huge at their first touch from now on, as that took long.
     passed_over: AtomicU32,
 }
@@ -88,7 +88,7 @@ impl HugePages {
             failures: AtomicU32::new(0),
             cost_ns: AtomicU64::new(COLLAPSE_NS),
             count: AtomicU32::new(0),
-            comings: AtomicU32::new(0),
+            came: AtomicU64::new(0),
             passed_over: AtomicU32::new(0),
         }
     }
@@ -188,7 +188,7 @@ impl HugePages {
         }
         // What another worker brought may not be used yet.
         let kept = lately.frames() >> self.order >> YOUNG;
-        self.stretch(page).is_young(self.comings.load(Ordering::Relaxed), kept)
+        self.stretch(page).is_young((self.came.load(Ordering::Relaxed) >> self.order) as u32, kept)
             || lately.has_of_late(page, self.order)
     }
 
@@ -211,8 +211,28 @@ impl HugePages {
         self.count.fetch_sub(1, Ordering::Relaxed);
     }
 
+    /// A worker touches `page` of a far huge page. Returns what is known of its stretch.
+    pub(super) fn enter(&self, page: u32) -> Stretch {
+        let (number, pages) = (page - self.first(page), self.pages() as u32);
+        self.change(page, |stretch| stretch.entered(number, pages)).entered(number, pages)
+    }
+
+    /// `pages` more came. Returns how many huge pages that would be of all that came.
+    fn come(&self, pages: usize) -> u32 {
+        let before = self.came.fetch_add(pages as u64, Ordering::Relaxed);
+        ((before + pages as u64) >> self.order) as u32
+    }
+
+    /// A first touch brought `count` single pages.
+    pub(super) fn began(&self, count: usize) {
+        if self.are_possible {
+            self.come(count);
+        }
+    }
+
     /// A fault on single pages brought `count` of one stretch, from `first` to `last`.
     pub(super) fn fetched(&self, first: u32, last: u32, count: u32) {
+        self.began(count as usize);
         if self.are_possible {
             let (start, pages) = (self.first(first), self.pages() as u32);
             self.change(first, |stretch| stretch.fetched(first - start, last - start, count, pages));
@@ -288,7 +308,7 @@ impl Pager {
         token: Option<u32>,
         table: usize,
     ) {
-        let coming = self.huge.comings.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
+        let coming = self.huge.come(frames.len());
         let before = self.huge.change(first, |stretch| stretch.comes(coming));
         self.huge.count.fetch_add(u32::from(!before.is_huge()), Ordering::Relaxed);
         for (page, &frame) in (first..).zip(frames) {

@@ -43,7 +43,7 @@ impl Pager {
         if !joins && x.pace.comes(sys::clock_ns(libc::CLOCK_MONOTONIC), self.near_huge_pages()) {
             return Some(self.split(page, Why::LittleUsed));
         }
-        if !joins && stretch.is_to_be_looked_at() {
+        if !joins && self.huge.enter(page).is_to_be_looked_at() {
             return Some(self.split(page, Why::Look));
         }
         let mut frames = [0; PAGES];

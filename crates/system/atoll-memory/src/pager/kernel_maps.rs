@@ -1,7 +1,6 @@
 //! Threads that share a page table: which near pages they used of late, where the kernel itself maps what is near.
 //!
-//! Used by `leaving`, where workers or threads of the program share a page table, near memory is limited, and far pages do not stay where
-//! they lie (else `whole` chooses what leaves). Such a page table is the
+//! Used by `leaving`, where workers or threads of the program share a page table and near memory is limited. Such a page table is the
 //! kernel's to fill where a page's memory is in the arena's file: only missing pages and writes to clean ones are faults of ours, and a
 //! page that comes back costs 1 µs instead of a signal. So it is cheap to ask which pages are used: mappings are dropped by whole
 //! stretches, which interrupts the other threads' CPUs once for many pages (one interruption takes 14 to 17 µs on a virtual machine), and
@@ -75,25 +74,27 @@ impl Pager {
         let most_bridged = if queue.makers.are_several() { BRIDGE } else { BRIDGE_ALONE };
         let most_bridged = (most_bridged >> (self.places.shift - 12)).max(1);
         let mut stretches = Stretches::new();
-        while queue.dropped < ahead.min(queue.len()) {
-            let (first, mut last) = (queue.page(queue.dropped), queue.page(queue.dropped));
+        while queue.dropped_pages() < ahead
+            && let Some(first) = queue.next_to_drop()
+        {
             let (at, end) = self.places.address_of(first);
             let most = first.saturating_add((DROP_BYTES >> self.places.shift) as u32 - 1);
-            queue.dropped += 1;
+            queue.was_dropped();
             if self.state_of_own(first).is_none() {
                 continue;
             }
-            while queue.dropped < queue.len() {
-                let next = queue.page(queue.dropped);
-                let is_near = next > last && next <= most && self.places.address_of(next).1 == end;
-                let is_own = is_near && self.state_of_own(next).is_some();
-                if !is_own || !self.is_bridged(last + 1..next, most_bridged) {
+            // The first page after the stretch.
+            let mut after = first + self.leaves_with(first) as u32;
+            while let Some(next) = queue.next_to_drop() {
+                let is_near = next >= after && next <= most && self.places.address_of(next).1 == end;
+                let is_own = is_near && !self.huge.is_huge(next) && self.state_of_own(next).is_some();
+                if !is_own || !self.is_bridged(after..next, most_bridged) {
                     break;
                 }
-                last = next;
-                queue.dropped += 1;
+                after = next + 1;
+                queue.was_dropped();
             }
-            stretches.push(at, ((last - first + 1) as usize) << self.places.shift);
+            stretches.push(at, ((after - first) as usize) << self.places.shift);
             if stretches.is_full() {
                 // Where it fails, the pages count as used.
                 stretches.unmap(unmap::DROP);

@@ -7,10 +7,9 @@
 //! maps it again, with its block, and that is a use the policy sees. So pages get the second chance that a kernel gives by the
 //! hardware's bit for uses, which user space cannot read.
 //!
-//! Threads that share a page table are interrupted when one of them drops a mapping, once for a run of pages. Where pages stay where they
-//! lie, whole stretches of them leave instead (`whole`). `kernel_maps` says how else such threads
+//! Threads that share a page table are interrupted when one of them drops a mapping, once for a run of pages. `kernel_maps` says how they
 //! have the second chance; where the kernel cannot help, they have it for a shorter queue of pages, each of which stays by a touch of its
-//! own. A worker that has no fault for long drops nothing. What it maps waits for a second turn, while pages that nobody else maps leave, and
+//! own. Where pages stay where they lie, whole stretches of them are chosen (`whole`), and a huge page has its chance as one. A worker that has no fault for long drops nothing. What it maps waits for a second turn, while pages that nobody else maps leave, and
 //! is then taken from it by interruption.
 //!
 //! Rules: no allocation, no locks the program could hold, no arena access, no printing.
@@ -18,8 +17,8 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use atoll_pages::Policy;
 use atoll_pages::pacing::{self, Ahead};
+use atoll_pages::policy::{Foresight, Policy};
 
 use super::Pager;
 use super::evict::{NO_VICTIM, VICTIMS, Victim};
@@ -40,6 +39,8 @@ pub(crate) struct Entry {
     count: u32,
     /// Whether the page's turn came while others still mapped it.
     is_late: bool,
+    /// Pages that leave with it: those of a huge page, for which its first page stands; else 1. The huge page may be single pages by now.
+    pages: u32,
 }
 
 /// The pages that are about to leave, oldest first. The room lock guards it.
@@ -47,8 +48,11 @@ pub(crate) struct Leaving {
     entries: &'static mut [Entry],
     first: usize,
     len: usize,
-    /// How many of the first entries had their mappings dropped by stretches: see `kernel_maps`.
-    pub(super) dropped: usize,
+    /// Pages of all entries together.
+    pages: usize,
+    /// How many of the first entries had their mappings dropped by stretches: see `kernel_maps`. And their pages together.
+    dropped: usize,
+    dropped_pages: usize,
     /// Which threads made room of late.
     pub(super) makers: Makers,
     /// The rest of the stretch that leaves now, in pages: see `whole`.
@@ -69,7 +73,9 @@ impl Leaving {
             entries,
             first: 0,
             len: 0,
+            pages: 0,
             dropped: 0,
+            dropped_pages: 0,
             makers: Makers::default(),
             stretch: 0..0,
             huge: None,
@@ -81,6 +87,7 @@ impl Leaving {
         let place = (self.first + self.len) % self.entries.len();
         self.entries[place] = entry;
         self.len += 1;
+        self.pages += entry.pages as usize;
     }
 
     fn pop(&mut self) -> Option<Entry> {
@@ -90,22 +97,35 @@ impl Leaving {
         let entry = self.entries[self.first];
         self.first = (self.first + 1) % self.entries.len();
         self.len -= 1;
-        self.dropped = self.dropped.saturating_sub(1);
+        self.pages -= entry.pages as usize;
+        if self.dropped > 0 {
+            self.dropped -= 1;
+            self.dropped_pages -= entry.pages as usize;
+        }
         Some(entry)
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.len
+    /// The page of the first entry whose mapping was not dropped.
+    pub(super) fn next_to_drop(&self) -> Option<u32> {
+        let entry = &self.entries[(self.first + self.dropped) % self.entries.len()];
+        (self.dropped < self.len).then_some(entry.page)
     }
 
-    /// The page of the `index`-th entry.
-    pub(super) fn page(&self, index: usize) -> u32 {
-        self.entries[(self.first + index) % self.entries.len()].page
+    /// The mapping of the entry that [`Self::next_to_drop`] returned is dropped.
+    pub(super) fn was_dropped(&mut self) {
+        let entry = &self.entries[(self.first + self.dropped) % self.entries.len()];
+        self.dropped_pages += entry.pages as usize;
+        self.dropped += 1;
     }
 
-    /// The pages of all entries, in their order.
-    fn pages(&self) -> impl Iterator<Item = u32> {
-        (0..self.len).map(|index| self.page(index))
+    /// Pages of the entries whose mappings were dropped.
+    pub(super) fn dropped_pages(&self) -> usize {
+        self.dropped_pages
+    }
+
+    /// The first pages of all entries, in their order.
+    fn firsts(&self) -> impl Iterator<Item = u32> {
+        (0..self.len).map(|index| self.entries[(self.first + index) % self.entries.len()].page)
     }
 
     /// Sorts the last `count` entries by page.
@@ -157,20 +177,16 @@ enum Turn {
 impl Pager {
     /// Chooses victims, all of them locked; each was announced a while ago where there is somebody to hear of it.
     pub(super) fn choose(&self, room: &mut Room, x: &Executor, victims: &mut [Victim], target: u32) -> usize {
-        let lately = &x.lately;
-        if self.guards_far_pages() {
-            return self.choose_whole(room, lately, victims, target);
-        }
         let depth = self.leaving_depth(room, target);
         if depth == 0 && room.leaving.len == 0 {
-            return self.choose_now(room, lately, victims);
+            return self.choose_by_policy(room, &x.lately, victims, target);
         }
         let mut look = self.tables.kernel_maps.as_ref().map(Look::new);
         if look.is_none() {
-            self.announce(room, lately, depth + victims.len());
-        } else if room.leaving.len < depth / 2 + victims.len() {
+            self.announce(room, &x.lately, depth + victims.len(), target);
+        } else if room.leaving.pages < depth / 2 + victims.len() {
             let before = room.leaving.len;
-            self.announce(room, lately, depth + victims.len());
+            self.announce(room, &x.lately, depth + victims.len(), target);
             room.leaving.sort_last(room.leaving.len - before);
         }
         let mut count = 0;
@@ -180,15 +196,23 @@ impl Pager {
                 break;
             }
             if look.is_some() && room.leaving.dropped == 0 {
+                // Nobody can have used what was dropped just now: the rest waits, unless there is nothing else.
+                if count > 0 {
+                    break;
+                }
                 self.drop_ahead(&mut room.leaving, victims.len());
             }
             let Some(mut entry) = room.leaving.pop() else { break };
             let used = look.as_mut().is_some_and(|look| {
                 let address = |page| self.places.address_of(page).0;
-                let later = room.leaving.pages().map(address);
-                look.is_mapped(address(entry.page), self.page_bytes(), later)
+                let later = room.leaving.firsts().map(address);
+                look.is_mapped(address(entry.page), self.leaves_with(entry.page) << self.places.shift, later)
             });
             match self.turn(entry, x, used) {
+                Turn::Leaves(victim) if self.huge.is_huge(entry.page) => {
+                    room.leaving.huge = Some(victim);
+                    break;
+                }
                 Turn::Leaves(victim) => {
                     victims[count] = victim;
                     count += 1;
@@ -210,13 +234,34 @@ impl Pager {
         count
     }
 
+    /// Asks the policy for victims and locks them: along stretches where far pages stay behind guards. A huge page among them comes last.
+    fn choose_by_policy(
+        &self,
+        room: &mut Room,
+        lately: &Lately,
+        victims: &mut [Victim],
+        target: u32,
+    ) -> usize {
+        if self.guards_far_pages() {
+            self.choose_whole(room, lately, victims, target)
+        } else {
+            self.choose_now(room, lately, victims)
+        }
+    }
+
     /// How many pages are announced ahead of need: none where that is of no use.
     fn leaving_depth(&self, room: &Room, target: u32) -> usize {
         if self.places.shift >= 21 {
             return 0;
         }
         let kernel_maps = self.tables.kernel_maps.is_some();
-        let ahead = match (self.near.wants.second_chance, room.policy.foresees()) {
+        let is_known = match room.policy.foresight() {
+            Foresight::Nothing => false,
+            // To see what else is used costs little where whole stretches leave.
+            Foresight::Returns => !self.guards_far_pages(),
+            Foresight::NextUses => true,
+        };
+        let ahead = match (self.near.wants.second_chance, is_known) {
             (true, false) if self.tables.are_shared() && !kernel_maps => Ahead::GuessedShared,
             (true, false) => Ahead::Guessed,
             (true, true) => Ahead::Known,
@@ -232,12 +277,17 @@ impl Pager {
     }
 
     /// Asks the policy for victims until `wanted` pages are about to leave.
-    fn announce(&self, room: &mut Room, lately: &Lately, wanted: usize) {
+    fn announce(&self, room: &mut Room, lately: &Lately, wanted: usize, target: u32) {
         let wanted = wanted.min(room.leaving.entries.len());
-        while room.leaving.len < wanted {
-            let mut chosen = [NO_VICTIM; VICTIMS];
-            let most = (wanted - room.leaving.len).min(VICTIMS);
-            let count = self.choose_now(room, lately, &mut chosen[..most]);
+        while room.leaving.pages < wanted {
+            let mut chosen = [NO_VICTIM; VICTIMS + 1];
+            let most = (wanted - room.leaving.pages).min(VICTIMS);
+            let mut count = self.choose_by_policy(room, lately, &mut chosen[..most], target);
+            let huge = room.leaving.huge.take();
+            if let Some(first) = huge {
+                chosen[count] = first;
+                count += 1;
+            }
             if count == 0 {
                 return;
             }
@@ -245,6 +295,7 @@ impl Pager {
             // Neighbours together: who drops them does so in runs.
             chosen.sort_unstable_by_key(|v| v.page);
             for v in chosen {
+                let is_huge = huge.is_some_and(|first| first.page == v.page);
                 self.pages.frames.set_leaving(v.frame);
                 page_word::unlock(self.pages.word(v.page), PageWord::resident(v.frame, v.habit));
                 room.leaving.push(Entry {
@@ -253,12 +304,18 @@ impl Pager {
                     token: v.token,
                     count: v.count,
                     is_late: false,
+                    pages: if is_huge { self.huge.pages() as u32 } else { 1 },
                 });
                 if self.tables.kernel_maps.is_none() {
                     self.announced.put(v.page, v.frame);
                 }
             }
         }
+    }
+
+    /// How many pages leave with `page`, itself included. While the room is locked a huge page that is near stays one.
+    pub(super) fn leaves_with(&self, page: u32) -> usize {
+        if self.huge.is_huge(page) { self.huge.pages() } else { 1 }
     }
 
     /// What becomes of a page whose turn has come. `used`: it was seen to be used since it was announced.
@@ -270,7 +327,7 @@ impl Pager {
             _ => return Turn::Gone,
         }
         if self.pages.frames.pinned(entry.frame)
-            || x.lately.has(entry.page)
+            || self.huge.is_kept(entry.page, &x.lately)
             || used
             || self.near.wants.second_chance && !self.pages.frames.leaving(entry.frame)
         {

@@ -1,11 +1,11 @@
-//! Stretches of neighbouring pages that leave as a whole, one after the other.
+//! Stretches of neighbouring pages that are named as victims together, one stretch after the other.
 //!
-//! Used by `leaving` in place of a second chance where threads share a page table and far pages stay where they lie behind guards
-//! (`in_place`). A page that leaves costs nothing there but its mapping, and most of that is the interruption of the other threads' CPUs,
-//! one for all that a stretch has. To see which pages are used instead, mappings of single pages have to be dropped and made anew, which
-//! takes more time than the faults that it saves. Of a program that visits memory at random, no page is a better victim than another.
+//! Used by `leaving` where threads share a page table and far pages stay where they lie behind guards (`in_place`). A page that leaves costs
+//! nothing there but its mapping, and most of that is the interruption of the other threads' CPUs, one for all that a stretch has. To drop the
+//! mappings of single pages, to see which are used, takes more time than the faults that it saves.
 //!
-//! The policy says where: a stretch is the one around its victim. Pages of the last faults of the worker that makes room stay.
+//! The policy says where: a stretch is the one around its victim. Pages of the last faults of the worker that makes room stay, and so do those that
+//! the policy keeps.
 //!
 //! Rules: no allocation, no locks the program could hold, no arena access, no printing.
 
