@@ -11,7 +11,7 @@ pub const SHIFT: u32 = 21;
 
 /// Huge pages that near memory must have room for, for each worker, before any stretch becomes one: a worker walks through several arrays at
 /// once.
-pub const LEAST: u32 = 14;
+pub const LEAST: u32 = 7;
 
 /// The nanoseconds that somebody needs at least who uses a huge page as a whole: half of what reading 2 MiB takes at 10 GB/s.
 const USE_NS: u64 = 100_000;
