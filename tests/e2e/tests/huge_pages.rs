@@ -70,7 +70,7 @@ fn parts_of_huge_pages_were_cleared_before_they_were_copied() {
     }
 }
 
-/// An array that is visited at random and just fits was fetched five to forty times while another one was read beside it, and that in huge pages.
+/// An array that is visited at random and just fits into near memory was fetched five to forty times while another array was read beside it.
 #[test]
 fn pages_used_beside_a_stream_were_fetched_again_and_again() {
     let program = helper_with("beside_a_stream.c", &["-O2", "-fopenmp"]);

@@ -86,7 +86,7 @@ impl Options for AdaptiveOptions {
             rhythm: Rhythm::new(),
             stay: Stay::new(storage.frames),
             used: 0,
-            others: 0,
+            passed: 0,
             was_used: false,
             worth: WORTH / 2,
             rescues: 0,
@@ -129,12 +129,13 @@ const WAS_USED: u32 = 1 << 26;
 const EIGHTH: u32 = 28;
 /// A page that was brought so many eighths ago leaves with its neighbours, as long as the policy is FIFO.
 const OLD: u32 = 4;
-/// For so many other victims there is one of the pages that were used; for each other one if less than a sixteenth of the frames is others'.
+/// After so many victims that passed, one of the used pages is a victim.
 const USED_TURN: i32 = 4;
-/// How much used pages are worth keeping: the share of them that is used again until its turn, of [`WORTH`], as it was over so many of late. Where it is
-/// less than half, one of so many joins them, to go on measuring.
+/// The worth of used pages where every one of them is used again until its turn.
 const WORTH: u32 = 1 << 16;
+/// Their worth is an average over so many used pages whose turn came last.
 const MEASURED: u32 = 64;
+/// Where used pages are worth less than half of [`WORTH`], one of so many is still kept as a used page, so that their worth is measured.
 const SAMPLE: u32 = 8;
 /// In a token, in place of the part in which the page was evicted: not known; the uses are a number of `stay`.
 const NO_PART: u32 = 31;
@@ -188,12 +189,15 @@ pub struct Adaptive<'a> {
     away: u32,
     rhythm: Rhythm,
     stay: Stay,
-    /// Pages that were used; victims that are due for one of them, less those that there were too few of; whether the last victim was one of them.
+    /// Pages in the list of used ones.
     used: u32,
-    others: i32,
+    /// Victims that passed, less [`USED_TURN`] for each victim that was a used page.
+    passed: i32,
+    /// Whether the last victim of `evict` was a used page.
     was_used: bool,
+    /// The share of used pages that is used again until its turn, of [`WORTH`].
     worth: u32,
-    /// Pages that were used while they were about to leave so far.
+    /// How often a page was used while it was about to leave.
     rescues: u32,
     trial: Trial,
 }
@@ -224,6 +228,13 @@ impl Adaptive<'_> {
     fn enter(&mut self, frame: u32, uses: u32, list: u32) {
         self.tag[frame as usize] = self.tag[frame as usize] & HUGE | self.eighth() << EIGHTH;
         self.set_uses(frame, if self.rhythm.following() { uses | 1 << self.part } else { uses });
+        self.join(list, frame);
+        self.len += 1;
+        self.sort();
+    }
+
+    /// Appends to the guard, the stay or the used pages.
+    fn join(&mut self, list: u32, frame: u32) {
         let pages = self.pages(frame);
         let (flag, count) = match list {
             STAY => (STAYING, &mut self.stay.len),
@@ -233,14 +244,6 @@ impl Adaptive<'_> {
         *count += pages;
         self.tag[frame as usize] |= flag;
         self.links.push_back(list, frame);
-        self.len += 1;
-        self.sort();
-    }
-
-    fn join_guard(&mut self, frame: u32) {
-        self.links.push_back(GUARD, frame);
-        self.tag[frame as usize] |= GUARDED;
-        self.guarded += self.pages(frame);
     }
 
     fn leave(&mut self, frame: u32) {
@@ -268,7 +271,7 @@ impl Adaptive<'_> {
         if !self.passing() && self.stay.len + self.used > 0 {
             while let Some(frame) = self.links.front(STAY).or_else(|| self.links.front(USED)) {
                 self.leave(frame);
-                self.join_guard(frame);
+                self.join(GUARD, frame);
             }
             self.stay.over();
         }
@@ -276,9 +279,10 @@ impl Adaptive<'_> {
 
     /// Whether the next victim is the oldest of the used pages, as long as the policy is FIFO.
     fn is_turn_of_used(&self) -> bool {
-        self.used > 0 && self.others >= self.used_turn()
+        self.used > 0 && self.passed >= self.used_turn()
     }
 
+    /// [`USED_TURN`], or 1 where less than a sixteenth of the frames passes: these pages would leave before they can be used.
     fn used_turn(&self) -> i32 {
         if self.guarded < self.links.frames() / 16 { 1 } else { USED_TURN }
     }
@@ -303,7 +307,7 @@ impl Adaptive<'_> {
             {
                 self.leave(frame);
                 self.tag[frame as usize] &= !SHARED;
-                self.join_guard(frame);
+                self.join(GUARD, frame);
             } else {
                 return;
             }
@@ -420,27 +424,26 @@ impl Adaptive<'_> {
     fn give(&mut self, victim: u32) {
         let part = if self.rhythm.following() { self.part } else { NO_PART };
         self.token = self.uses(victim) | part << PARTS | (self.epoch & 1) << EPOCH;
+        let kind = self.tag[victim as usize] & (STAYING | WAS_USED);
         if self.passing() {
-            let from = match self.tag[victim as usize] & (STAYING | WAS_USED) {
-                STAYING => From::Stay,
-                WAS_USED => From::Elsewhere,
-                _ => From::Pass,
-            };
             let (pages, most) = (self.pages(victim) as i32, self.links.frames().min(1 << 30) as i32);
-            let change = if from == From::Elsewhere { -self.used_turn() * pages } else { pages };
-            self.others = (self.others + change).clamp(-most, most / 16);
-            if from == From::Elsewhere {
-                self.worth -= self.worth / MEASURED;
-            }
+            let (from, change) = match kind {
+                STAYING => (From::Stay, pages),
+                WAS_USED => (From::Elsewhere, -self.used_turn() * pages),
+                _ => (From::Pass, pages),
+            };
+            self.passed = (self.passed + change).clamp(-most, most / 16);
             let note = self.stay.evicted(from, self.guarded, self.pages(victim));
             if note != 0 {
                 self.token = note | NUMBERED << PARTS;
             }
         }
-        let was_used = self.tag[victim as usize] & WAS_USED;
         self.remove(victim);
-        // For `rescued`. Whatever comes into the frame next sets its tag anew.
-        self.tag[victim as usize] |= was_used;
+        if kind == WAS_USED {
+            self.worth -= self.worth / MEASURED;
+            // `rescued` asks for it. Whatever comes into the frame next sets its tag anew.
+            self.tag[victim as usize] |= WAS_USED;
+        }
     }
 }
 

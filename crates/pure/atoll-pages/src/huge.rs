@@ -52,8 +52,9 @@ const MOST_PATIENCE: u64 = PATIENCE.1;
 ///
 /// Bits 0–6: whether it comes and leaves as a whole, whether it ever did, whether it never may, whether its memory is one huge page of the kernel's,
 /// whether the kernel could not make it one, whether it is single pages for a round to see how it is used, whether it lies within one block of memory; 7–12:
-/// faults of this walk, or of a huge page the trips in a row that did not begin at an edge of it; 13–23 and 24–39: the pages that these faults brought, and the sixteenths of the stretch that these are of; 40–55: walks in a row, or of a huge page the number of
-/// its coming; 56–58: log2 of the walks after which it becomes huge; 59–63: how often it came as a whole.
+/// faults of this walk, or of a huge page the trips in a row that did not begin at an edge of it; 13–23 and 24–39: the pages that these faults brought, and
+/// the sixteenths of the stretch that these are of; 40–55: walks in a row, or of a huge page the number of its coming; 56–58: log2 of the walks after which
+/// it becomes huge; 59–63: how often it came as a whole.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Stretch(pub u64);
 

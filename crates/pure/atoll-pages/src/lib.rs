@@ -43,7 +43,7 @@ pub use core_map::{CoreMap, CoreSet, MAX_WORKERS};
 pub use event::Event;
 pub use habit::{Guesses, Habit};
 pub use page_size::PageSize;
-pub use policy::{Policy, Wants};
+pub use policy::{Foresight, Policy, Wants};
 pub use prefetch::{Prefetcher, Window};
 pub use size::Size;
 pub use spec::{AnyPolicy, PolicySpec};

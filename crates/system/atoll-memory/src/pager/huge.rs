@@ -212,12 +212,12 @@ impl HugePages {
     }
 
     /// A worker touches `page` of a far huge page. Returns what is known of its stretch.
-    pub(super) fn enter(&self, page: u32) -> Stretch {
+    pub(super) fn touched(&self, page: u32) -> Stretch {
         let (number, pages) = (page - self.first(page), self.pages() as u32);
         self.change(page, |stretch| stretch.entered(number, pages)).entered(number, pages)
     }
 
-    /// `pages` more came. Returns how many huge pages that would be of all that came.
+    /// Counts so many `pages` that came. Returns how many came so far, in huge pages.
     fn come(&self, pages: usize) -> u32 {
         let before = self.came.fetch_add(pages as u64, Ordering::Relaxed);
         ((before + pages as u64) >> self.order) as u32

@@ -34,8 +34,7 @@ impl Pager {
         if !self.huge.are_possible {
             return None;
         }
-        let stretch = self.huge.stretch(page);
-        let joins = !stretch.is_huge();
+        let joins = !self.huge.is_huge(page);
         if joins && !self.begins_round(page) {
             return None;
         }
@@ -43,7 +42,7 @@ impl Pager {
         if !joins && x.pace.comes(sys::clock_ns(libc::CLOCK_MONOTONIC), self.near_huge_pages()) {
             return Some(self.split(page, Why::LittleUsed));
         }
-        if !joins && self.huge.enter(page).is_to_be_looked_at() {
+        if !joins && self.huge.touched(page).is_to_be_looked_at() {
             return Some(self.split(page, Why::Look));
         }
         let mut frames = [0; PAGES];

@@ -9,7 +9,9 @@
 //!
 //! Threads that share a page table are interrupted when one of them drops a mapping, once for a run of pages. `kernel_maps` says how they
 //! have the second chance; where the kernel cannot help, they have it for a shorter queue of pages, each of which stays by a touch of its
-//! own. Where pages stay where they lie, whole stretches of them are chosen (`whole`), and a huge page has its chance as one. A worker that has no fault for long drops nothing. What it maps waits for a second turn, while pages that nobody else maps leave, and
+//! own. Where pages stay where they lie, whole stretches of them are chosen (`whole`), and a huge page has its chance as one.
+//!
+//! A worker that has no fault for long drops nothing. What it maps waits for a second turn, while pages that nobody else maps leave, and
 //! is then taken from it by interruption.
 //!
 //! Rules: no allocation, no locks the program could hold, no arena access, no printing.
@@ -18,7 +20,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use atoll_pages::pacing::{self, Ahead};
-use atoll_pages::policy::{Foresight, Policy};
+use atoll_pages::{Foresight, Policy};
 
 use super::Pager;
 use super::evict::{NO_VICTIM, VICTIMS, Victim};
@@ -105,16 +107,19 @@ impl Leaving {
         Some(entry)
     }
 
+    /// The `index`-th entry, of those in use.
+    fn entry(&self, index: usize) -> &Entry {
+        &self.entries[(self.first + index) % self.entries.len()]
+    }
+
     /// The page of the first entry whose mapping was not dropped.
     pub(super) fn next_to_drop(&self) -> Option<u32> {
-        let entry = &self.entries[(self.first + self.dropped) % self.entries.len()];
-        (self.dropped < self.len).then_some(entry.page)
+        (self.dropped < self.len).then(|| self.entry(self.dropped).page)
     }
 
     /// The mapping of the entry that [`Self::next_to_drop`] returned is dropped.
     pub(super) fn was_dropped(&mut self) {
-        let entry = &self.entries[(self.first + self.dropped) % self.entries.len()];
-        self.dropped_pages += entry.pages as usize;
+        self.dropped_pages += self.entry(self.dropped).pages as usize;
         self.dropped += 1;
     }
 
@@ -125,7 +130,7 @@ impl Leaving {
 
     /// The first pages of all entries, in their order.
     fn firsts(&self) -> impl Iterator<Item = u32> {
-        (0..self.len).map(|index| self.entries[(self.first + index) % self.entries.len()].page)
+        (0..self.len).map(|index| self.entry(index).page)
     }
 
     /// Sorts the last `count` entries by page.
@@ -234,21 +239,6 @@ impl Pager {
         count
     }
 
-    /// Asks the policy for victims and locks them: along stretches where far pages stay behind guards. A huge page among them comes last.
-    fn choose_by_policy(
-        &self,
-        room: &mut Room,
-        lately: &Lately,
-        victims: &mut [Victim],
-        target: u32,
-    ) -> usize {
-        if self.guards_far_pages() {
-            self.choose_whole(room, lately, victims, target)
-        } else {
-            self.choose_now(room, lately, victims)
-        }
-    }
-
     /// How many pages are announced ahead of need: none where that is of no use.
     fn leaving_depth(&self, room: &Room, target: u32) -> usize {
         if self.places.shift >= 21 {
@@ -283,8 +273,7 @@ impl Pager {
             let mut chosen = [NO_VICTIM; VICTIMS + 1];
             let most = (wanted - room.leaving.pages).min(VICTIMS);
             let mut count = self.choose_by_policy(room, lately, &mut chosen[..most], target);
-            let huge = room.leaving.huge.take();
-            if let Some(first) = huge {
+            if let Some(first) = room.leaving.huge.take() {
                 chosen[count] = first;
                 count += 1;
             }
@@ -295,7 +284,6 @@ impl Pager {
             // Neighbours together: who drops them does so in runs.
             chosen.sort_unstable_by_key(|v| v.page);
             for v in chosen {
-                let is_huge = huge.is_some_and(|first| first.page == v.page);
                 self.pages.frames.set_leaving(v.frame);
                 page_word::unlock(self.pages.word(v.page), PageWord::resident(v.frame, v.habit));
                 room.leaving.push(Entry {
@@ -304,7 +292,7 @@ impl Pager {
                     token: v.token,
                     count: v.count,
                     is_late: false,
-                    pages: if is_huge { self.huge.pages() as u32 } else { 1 },
+                    pages: self.leaves_with(v.page) as u32,
                 });
                 if self.tables.kernel_maps.is_none() {
                     self.announced.put(v.page, v.frame);

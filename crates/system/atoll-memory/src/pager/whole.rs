@@ -17,15 +17,18 @@ use super::executor::Lately;
 use super::room::Room;
 
 impl Pager {
-    /// Chooses victims, all of them locked, along the stretch that leaves now, and along the next ones. `target`: frames that near memory
-    /// has.
-    pub(super) fn choose_whole(
+    /// Asks the policy for victims and locks them. Where far pages stay behind guards they are chosen along the stretch that leaves now, and along
+    /// the next ones; a huge page among them goes to [`Leaving::huge`](super::leaving::Leaving), and is the last. `target`: frames that near memory has.
+    pub(super) fn choose_by_policy(
         &self,
         room: &mut Room,
         lately: &Lately,
         victims: &mut [Victim],
         target: u32,
     ) -> usize {
+        if !self.guards_far_pages() {
+            return self.choose_now(room, lately, victims);
+        }
         let mut count = 0;
         while count < victims.len() {
             if let Some(page) = room.leaving.stretch.next() {
