@@ -15,8 +15,8 @@
 //! * One in 256 of those is evicted early instead, so that nothing stays for ever for what it once was.
 //!
 //! Where the pager gives victims a second chance (`Policy::rescued`), pages that were used meanwhile have a list of their own as long as the policy is
-//! FIFO: one of them has its turn for four others. So what is used often is no victim for what passes once, as in 2Q (Johnson and Shasha,
-//! VLDB'94), and is asked for its uses more seldom. That is so while at least half of them are used again until their next turn.
+//! FIFO: one of them has its turn for sixteen others. So what is used often is no victim for what passes once, as in 2Q (Johnson and Shasha,
+//! VLDB'94), and is asked for its uses more seldom.
 //!
 //! What that is worth shows in the pages fetched in a round. The first round is FIFO, which only learns and sets the
 //! measure, the second has a guard of half the frames. If from the fourth on two in succession fetch a 1/20 more than
@@ -88,8 +88,6 @@ impl Options for AdaptiveOptions {
             used: 0,
             passed: 0,
             was_used: false,
-            worth: WORTH / 2,
-            rescues: 0,
             trial: Trial { rounds: 0, measure: 0, began: 0, strikes: 0, rest: 0, next_rest: REST },
         }
     }
@@ -130,13 +128,7 @@ const EIGHTH: u32 = 28;
 /// A page that was brought so many eighths ago leaves with its neighbours, as long as the policy is FIFO.
 const OLD: u32 = 4;
 /// After so many victims that passed, one of the used pages is a victim.
-const USED_TURN: i32 = 4;
-/// The worth of used pages where every one of them is used again until its turn.
-const WORTH: u32 = 1 << 16;
-/// Their worth is an average over so many used pages whose turn came last.
-const MEASURED: u32 = 64;
-/// Where used pages are worth less than half of [`WORTH`], one of so many is still kept as a used page, so that their worth is measured.
-const SAMPLE: u32 = 8;
+const USED_TURN: i32 = 16;
 /// In a token, in place of the part in which the page was evicted: not known; the uses are a number of `stay`.
 const NO_PART: u32 = 31;
 const NUMBERED: u32 = 30;
@@ -195,10 +187,6 @@ pub struct Adaptive<'a> {
     passed: i32,
     /// Whether the last victim of `evict` was a used page.
     was_used: bool,
-    /// The share of used pages that is used again until its turn, of [`WORTH`].
-    worth: u32,
-    /// How often a page was used while it was about to leave.
-    rescues: u32,
     trial: Trial,
 }
 
@@ -279,12 +267,7 @@ impl Adaptive<'_> {
 
     /// Whether the next victim is the oldest of the used pages, as long as the policy is FIFO.
     fn is_turn_of_used(&self) -> bool {
-        self.used > 0 && self.passed >= self.used_turn()
-    }
-
-    /// [`USED_TURN`], or 1 where less than a sixteenth of the frames passes: these pages would leave before they can be used.
-    fn used_turn(&self) -> i32 {
-        if self.guarded < self.links.frames() / 16 { 1 } else { USED_TURN }
+        self.used > 0 && self.passed >= USED_TURN
     }
 
     /// Sorts some pages: those whose part is over, those that leave the guard.
@@ -429,7 +412,7 @@ impl Adaptive<'_> {
             let (pages, most) = (self.pages(victim) as i32, self.links.frames().min(1 << 30) as i32);
             let (from, change) = match kind {
                 STAYING => (From::Stay, pages),
-                WAS_USED => (From::Elsewhere, -self.used_turn() * pages),
+                WAS_USED => (From::Elsewhere, -USED_TURN * pages),
                 _ => (From::Pass, pages),
             };
             self.passed = (self.passed + change).clamp(-most, most / 16);
@@ -439,11 +422,6 @@ impl Adaptive<'_> {
             }
         }
         self.remove(victim);
-        if kind == WAS_USED {
-            self.worth -= self.worth / MEASURED;
-            // `rescued` asks for it. Whatever comes into the frame next sets its tag anew.
-            self.tag[victim as usize] |= WAS_USED;
-        }
     }
 }
 
@@ -496,9 +474,9 @@ impl Policy for Adaptive<'_> {
         let farthest = (0..PARTS).find_map(|nearer| self.links.back((self.part + PARTS - nearer) % PARTS));
         let (over, due) = (DUE + (self.part + 1) % 2, DUE + self.part % 2);
         let last = match self.stay.has_turn() {
-            true => [STAY, GUARD, USED],
-            false if self.is_turn_of_used() => [USED, GUARD, STAY],
-            false => [GUARD, STAY, USED],
+            true if self.stay.len > 0 => [STAY, GUARD, USED],
+            _ if self.is_turn_of_used() => [USED, GUARD, STAY],
+            _ => [GUARD, STAY, USED],
         };
         farthest.or_else(|| [over, due].into_iter().chain(last).find_map(|list| self.links.front(list)))
     }
@@ -555,13 +533,9 @@ impl Policy for Adaptive<'_> {
         let numbered = token >> PARTS & NO_PART == NUMBERED;
         let known = !numbered && token >> EPOCH & 1 == self.epoch & 1;
         let stays = numbered && self.stay.returns(token & USES, self.pages(frame));
-        let again = self.tag[frame as usize] & WAS_USED != 0;
-        self.worth = (self.worth + if again { WORTH / MEASURED } else { 0 }).min(WORTH);
-        self.rescues = self.rescues.wrapping_add(1);
-        let is_kept = self.worth >= WORTH / 2 || self.rescues.is_multiple_of(SAMPLE);
         let list = match self.passing() {
             true if stays => STAY,
-            true if is_kept => USED,
+            true => USED,
             _ => GUARD,
         };
         self.enter(frame, if known { token & USES } else { 0 }, list);

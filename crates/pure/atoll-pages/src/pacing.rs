@@ -83,6 +83,46 @@ pub fn stretch(page: u32, frames: u32, shift: u32) -> Range<u32> {
     first..first.saturating_add(size)
 }
 
+/// How far ahead of need pages are announced where the policy guesses: as far as [`leaving`] says, but no farther than that about a quarter of them is
+/// used until its turn, as each of those is a fault that moves nothing.
+///
+/// Where a table is looked up at random and nine tenths of it are near, four of five pages are used while an eighth of near memory leaves.
+#[derive(Debug, Clone, Copy)]
+pub struct Distance {
+    /// The part of the full distance, of [`FULL`].
+    part: u32,
+}
+
+/// The full distance.
+const FULL: u32 = 1 << 24;
+/// The least part of it.
+const NEAREST: u32 = FULL / 8;
+/// Pages that are announced however many of them are used, as far as [`leaving`] allows: room for some huge pages, which is made at once, must come from
+/// pages that somebody had the time to use.
+const LEAST_AHEAD: usize = 4096;
+
+impl Default for Distance {
+    fn default() -> Self {
+        Distance { part: FULL }
+    }
+}
+
+impl Distance {
+    /// The turn of a page has come, or of a huge page; `used`: it was used since it was announced. `frames`: those of near memory.
+    pub fn judge(&mut self, used: bool, frames: u32) {
+        // Back from the least to the full distance in a fifth of the pages that near memory has.
+        let step = (4 * FULL / frames.max(64)).max(1);
+        self.part =
+            if used { self.part.saturating_sub(3 * step) } else { self.part + step }.clamp(NEAREST, FULL);
+    }
+
+    /// How many pages are announced, where [`leaving`] says `pages`.
+    pub fn of(self, pages: usize) -> usize {
+        let part = (pages as u64 * u64::from(self.part) / u64::from(FULL)) as usize;
+        part.max(pages.min(LEAST_AHEAD))
+    }
+}
+
 /// The most that [`leaving`] says for near memory of up to `frames`.
 pub fn most_leaving(frames: u32) -> usize {
     frames as usize / 4
@@ -149,6 +189,19 @@ mod tests {
         assert_eq!((together(1 << 20, 2), together(1 << 14, 2), together(1 << 12, 2)), (256, 256, 64));
         assert_eq!((together(100, 2), batch(12, 100, 2)), (6, 6));
         assert_eq!((batch_of_stretches(16, 1 << 14, 2), batch_of_stretches(21, 1 << 14, 2)), (16, 1));
+    }
+
+    #[test]
+    fn a_distance_goes_down_while_pages_are_used_and_up_while_they_are_not_in_near_memory_of_any_size() {
+        for frames in [1_u32 << 14, 1 << 20, 1 << 26] {
+            let most = leaving(frames, 64, Ahead::Guessed);
+            let mut distance = Distance::default();
+            assert_eq!(distance.of(most), most);
+            (0..frames / 8).for_each(|_| distance.judge(true, frames));
+            assert_eq!(distance.of(most), most.min(LEAST_AHEAD.max(most / 8)));
+            (0..frames / 4).for_each(|_| distance.judge(false, frames));
+            assert_eq!(distance.of(most), most);
+        }
     }
 
     #[test]

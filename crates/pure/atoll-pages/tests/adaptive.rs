@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
+use atoll_pages::pacing::Distance;
 use atoll_pages::replay::{Reference, Replay};
 use atoll_pages::{OwnedStorage, Policy};
 
@@ -222,54 +223,101 @@ fn few_frames_are_no_trap() {
     }
 }
 
-/// Pages that are visited at random and just fit were fetched more often than those of a stream beside them, for which room is made for many at once:
-/// nobody has time then to use what is about to leave. Victims have a second chance here, as in a run.
-#[test]
-fn pages_used_beside_a_stream_were_fetched_again_and_again() {
-    const HOT: u64 = 900;
-    const BURST: u64 = 60;
+/// Visits of pages in near memory of [`FRAMES`], where victims have a second chance as in a run: they are named ahead of their turn, and stay if they were
+/// used meanwhile. `visits`: the pages, and for how many room is made at the visit. `seen` is told each page that is fetched. Returns how often a page
+/// stayed as it was used.
+fn with_second_chance(visits: impl Iterator<Item = (u64, usize)>, mut seen: impl FnMut(u64)) -> u32 {
     let mut storage = OwnedStorage::new("adaptive".parse().unwrap(), FRAMES);
     let mut policy = storage.policy();
     let (mut held, mut free) = (HashMap::new(), (0..FRAMES).collect::<Vec<_>>());
     let (mut tokens, mut leaving, mut used) = (HashMap::new(), VecDeque::new(), BTreeSet::new());
     let mut pages = vec![0; FRAMES as usize];
-    let (mut state, mut fetched) = (1_u64, 0);
-    for stream in HOT..HOT + 20_000 {
-        let visits = (0..30).map(|_| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            (state >> 33) % HOT
-        });
-        for page in visits.collect::<Vec<_>>().into_iter().chain([stream]) {
-            used.insert(page);
-            if held.contains_key(&page) {
-                continue;
+    let (mut rescued, mut distance) = (0, Distance::default());
+    for (page, room) in visits {
+        used.insert(page);
+        if held.contains_key(&page) {
+            continue;
+        }
+        seen(page);
+        while free.len() < room {
+            let depth = distance.of(125);
+            while leaving.len() < depth.max(1) {
+                let frame = policy.evict().unwrap();
+                used.remove(&pages[frame as usize]);
+                leaving.push_back((frame, policy.token()));
             }
-            fetched += u64::from(page < HOT && stream > HOT + 5000);
-            let is_burst = stream % BURST == 0 && page == stream;
-            while free.len() < if is_burst { BURST as usize } else { 1 } {
-                while leaving.len() < 120 {
-                    let frame = policy.evict().unwrap();
-                    used.remove(&pages[frame as usize]);
-                    leaving.push_back((frame, policy.token()));
-                }
-                let (frame, token) = leaving.pop_front().unwrap();
-                let page = pages[frame as usize];
-                if used.contains(&page) {
-                    policy.rescued(frame, 1, token);
-                } else {
-                    held.remove(&page);
-                    tokens.insert(page, token);
-                    free.push(frame);
-                }
-            }
-            let frame = free.pop().unwrap();
-            pages[frame as usize] = page;
-            held.insert(page, frame);
-            match tokens.remove(&page) {
-                Some(token) => policy.insert_again(frame, 1, token),
-                None => policy.insert(frame, 1),
+            let (frame, token) = leaving.pop_front().unwrap();
+            let page = pages[frame as usize];
+            distance.judge(used.contains(&page), FRAMES);
+            if used.contains(&page) {
+                policy.rescued(frame, 1, token);
+                rescued += 1;
+            } else {
+                held.remove(&page);
+                tokens.insert(page, token);
+                free.push(frame);
             }
         }
+        let frame = free.pop().unwrap();
+        pages[frame as usize] = page;
+        held.insert(page, frame);
+        match tokens.remove(&page) {
+            Some(token) => policy.insert_again(frame, 1, token),
+            None => policy.insert(frame, 1),
+        }
     }
+    rescued
+}
+
+/// Numbers below `bound` at random.
+fn random(bound: u64) -> impl FnMut() -> u64 {
+    let mut state = 1_u64;
+    move || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (state >> 33) % bound
+    }
+}
+
+/// Pages that are visited at random and just fit were fetched more often than those of a stream beside them, for which room is made for many at once:
+/// nobody has time then to use what is about to leave.
+#[test]
+fn pages_used_beside_a_stream_were_fetched_again_and_again() {
+    const HOT: u64 = 900;
+    const BURST: u64 = 60;
+    let (mut random, mut streamed, mut fetched) = (random(HOT), 0, 0);
+    let visits = (HOT..HOT + 20_000).flat_map(|stream| {
+        let room = if stream % BURST == 0 { BURST as usize } else { 1 };
+        (0..30).map(|_| (random(), 1)).chain([(stream, room)]).collect::<Vec<_>>()
+    });
+    with_second_chance(visits, |page| {
+        streamed += u32::from(page >= HOT);
+        fetched += u32::from(page < HOT && streamed > 5000);
+    });
     assert!(fetched < 15_000 / 4, "{fetched} beside 15,000 pages of the stream");
+}
+
+/// Pages that are all visited alike were asked for their uses so long before they left that two of three had been used, a minor fault each.
+#[test]
+fn visits_that_are_all_alike_were_asked_for_again_and_again() {
+    for all in [1050, 1100, 1250] {
+        let (mut random, mut fetched) = (random(all), 0);
+        let rescued = with_second_chance((0..200_000).map(|_| (random(), 1)), |_| fetched += 1);
+        assert!(
+            rescued < 2 * fetched,
+            "{all}: {rescued} pages stayed as they were used, {fetched} were fetched"
+        );
+    }
+}
+
+/// Pages that had been used beside a stream stayed for ever once nobody used them any more, and what came after them and fits had no room.
+#[test]
+fn what_was_used_in_an_earlier_phase_stayed_for_ever() {
+    for (hot, sweep) in [(800, 500), (800, 900), (900, 300)] {
+        let (mut random, mut fetched) = (random(hot), 0);
+        let first = (hot..hot + 10_000)
+            .flat_map(|stream| (0..30).map(|_| (random(), 1)).chain([(stream, 1)]).collect::<Vec<_>>());
+        let second = (0..100 * sweep).map(|visit| (50_000 + visit % sweep, 1));
+        with_second_chance(first.chain(second), |page| fetched += u64::from(page >= 50_000));
+        assert!(fetched < 20 * sweep, "{hot} pages used, then 100 sweeps over {sweep}: {fetched} fetched");
+    }
 }

@@ -19,7 +19,7 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use atoll_pages::pacing::{self, Ahead};
+use atoll_pages::pacing::{self, Ahead, Distance};
 use atoll_pages::{Foresight, Policy};
 
 use super::Pager;
@@ -55,6 +55,8 @@ pub(crate) struct Leaving {
     /// How many of the first entries had their mappings dropped by stretches: see `kernel_maps`. And their pages together.
     dropped: usize,
     dropped_pages: usize,
+    /// How far ahead of need they are chosen, where the policy guesses.
+    distance: Distance,
     /// Which threads made room of late.
     pub(super) makers: Makers,
     /// The rest of the stretch that leaves now, in pages: see `whole`.
@@ -78,6 +80,7 @@ impl Leaving {
             pages: 0,
             dropped: 0,
             dropped_pages: 0,
+            distance: Distance::default(),
             makers: Makers::default(),
             stretch: 0..0,
             huge: None,
@@ -214,15 +217,17 @@ impl Pager {
                 look.is_mapped(address(entry.page), self.leaves_with(entry.page) << self.places.shift, later)
             });
             match self.turn(entry, x, used) {
-                Turn::Leaves(victim) if self.huge.is_huge(entry.page) => {
-                    room.leaving.huge = Some(victim);
-                    break;
-                }
                 Turn::Leaves(victim) => {
+                    room.leaving.distance.judge(false, target);
+                    if self.huge.is_huge(entry.page) {
+                        room.leaving.huge = Some(victim);
+                        break;
+                    }
                     victims[count] = victim;
                     count += 1;
                 }
                 Turn::Stays => {
+                    room.leaving.distance.judge(true, target);
                     room.policy.rescued(entry.frame, self.pages.frames.count(entry.frame), entry.token);
                 }
                 Turn::Busy => room.leaving.push(entry),
@@ -263,7 +268,12 @@ impl Pager {
         if none_is_saved && !kernel_maps && !matches!(ahead, Ahead::Guessed | Ahead::GuessedShared) {
             return 0;
         }
-        pacing::leaving(target, self.batch(target), ahead)
+        let most = pacing::leaving(target, self.batch(target), ahead);
+        if matches!(ahead, Ahead::Guessed | Ahead::GuessedShared) {
+            room.leaving.distance.of(most)
+        } else {
+            most
+        }
     }
 
     /// Asks the policy for victims until `wanted` pages are about to leave.
