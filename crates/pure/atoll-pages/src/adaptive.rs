@@ -267,7 +267,12 @@ impl Adaptive<'_> {
 
     /// Whether the next victim is the oldest of the used pages, as long as the policy is FIFO.
     fn is_turn_of_used(&self) -> bool {
-        self.used > 0 && self.passed >= USED_TURN
+        self.used > 0 && self.passed >= self.used_turn()
+    }
+
+    /// [`USED_TURN`], or 1 where less than a sixteenth of the frames passes: these pages would leave before they can be used.
+    fn used_turn(&self) -> i32 {
+        if self.guarded < self.links.frames() / 16 { 1 } else { USED_TURN }
     }
 
     /// Sorts some pages: those whose part is over, those that leave the guard.
@@ -412,7 +417,7 @@ impl Adaptive<'_> {
             let (pages, most) = (self.pages(victim) as i32, self.links.frames().min(1 << 30) as i32);
             let (from, change) = match kind {
                 STAYING => (From::Stay, pages),
-                WAS_USED => (From::Elsewhere, -USED_TURN * pages),
+                WAS_USED => (From::Elsewhere, -self.used_turn() * pages),
                 _ => (From::Pass, pages),
             };
             self.passed = (self.passed + change).clamp(-most, most / 16);
