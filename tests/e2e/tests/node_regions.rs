@@ -93,10 +93,10 @@ fn what_threads_keep_stays_theirs() {
     assert!(all.iter().all(|region| number(region, "alone_runs") == 0), "{all:?}");
 }
 
-/// Runs the building of a graph by atomic counters on two nodes with a worker each, where regions begin as `placing` says; returns its
-/// regions.
-fn build_graph(placing: &str, times: &str) -> Vec<Value> {
-    let run = Atoll::new(openmp("graph_build.c")).args(&format!("100000 {times}"));
+/// Runs the building of a graph of that many `vertices` by atomic counters on two nodes with a worker each, where regions begin as `placing`
+/// says; returns its regions.
+fn build_graph(placing: &str, vertices: u32, times: u32) -> Vec<Value> {
+    let run = Atoll::new(openmp("graph_build.c")).args(&format!("{vertices} {times}"));
     let run = run.with("--nodes 2 --workers 2").env(PLACING, placing).limit(60);
     regions(&run.run().exits(0))
 }
@@ -108,7 +108,7 @@ fn sum(regions: &[Value], name: &str) -> u64 {
 /// On one machine other nodes bring no CPUs, so a program whose regions were spread could only become slower.
 #[test]
 fn nodes_that_share_the_origins_cpus_took_part_in_regions() {
-    let all = build_graph("", "2");
+    let all = build_graph("", 100_000, 2);
     assert!(all.iter().all(|region| text(region, "why") == "other nodes bring no CPUs for it"), "{all:?}");
     assert_eq!((sum(&all, "runs"), sum(&all, "messages")), (sum(&all, "alone_runs"), 0), "{all:?}");
 }
@@ -116,7 +116,7 @@ fn nodes_that_share_the_origins_cpus_took_part_in_regions() {
 /// Building a graph by atomics took hundreds of times as long as on one node, in regions that ran once.
 #[test]
 fn regions_of_atomics_that_run_once_were_spread() {
-    let all = build_graph("apart", "1");
+    let all = build_graph("apart", 100_000, 1);
     let atomic: Vec<_> = all.iter().filter(|r| text(r, "why").contains("synchronises")).cloned().collect();
     assert!(atomic.len() >= 2, "{all:?}");
     assert_eq!(sum(&atomic, "runs"), sum(&atomic, "alone_runs"), "{atomic:?}");
@@ -127,7 +127,8 @@ fn regions_of_atomics_that_run_once_were_spread() {
 /// Such regions, begun on all nodes: 833,000 invalidations in regions that ran once.
 #[test]
 fn thrashing_was_not_noticed_in_a_regions_first_run() {
-    let all = build_graph("spread", "4");
+    // It takes 20 ms to notice, so each run of a region must be longer.
+    let all = build_graph("spread", 400_000, 4);
     let atomic: Vec<_> = all.iter().filter(|r| text(r, "why") == "its pages went to and fro").collect();
     for region in &atomic {
         assert_eq!(number(region, "runs") - number(region, "alone_runs"), 1, "{region}");
