@@ -15,7 +15,7 @@
 //! * One in 256 of those is evicted early instead, so that nothing stays for ever for what it once was.
 //!
 //! Where the pager gives victims a second chance (`Policy::rescued`), pages that were used meanwhile have a list of their own as long as the policy is
-//! FIFO: one of them has its turn for sixteen others. So what is used often is no victim for what passes once, as in 2Q (Johnson and Shasha,
+//! FIFO: one of them is named after sixteen victims that passed. So what is used often is no victim for what passes once, as in 2Q (Johnson and Shasha,
 //! VLDB'94), and is asked for its uses more seldom.
 //!
 //! What that is worth shows in the pages fetched in a round. The first round is FIFO, which only learns and sets the
@@ -479,9 +479,9 @@ impl Policy for Adaptive<'_> {
         let farthest = (0..PARTS).find_map(|nearer| self.links.back((self.part + PARTS - nearer) % PARTS));
         let (over, due) = (DUE + (self.part + 1) % 2, DUE + self.part % 2);
         let last = match self.stay.has_turn() {
-            true if self.stay.len > 0 => [STAY, GUARD, USED],
-            _ if self.is_turn_of_used() => [USED, GUARD, STAY],
-            _ => [GUARD, STAY, USED],
+            true => [STAY, GUARD, USED],
+            false if self.is_turn_of_used() => [USED, GUARD, STAY],
+            false => [GUARD, STAY, USED],
         };
         farthest.or_else(|| [over, due].into_iter().chain(last).find_map(|list| self.links.front(list)))
     }
@@ -541,7 +541,7 @@ impl Policy for Adaptive<'_> {
         let list = match self.passing() {
             true if stays => STAY,
             true => USED,
-            _ => GUARD,
+            false => GUARD,
         };
         self.enter(frame, if known { token & USES } else { 0 }, list);
     }

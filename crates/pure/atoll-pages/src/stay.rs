@@ -101,7 +101,8 @@ impl Stay {
 
     /// Whether the next victim is one that stays.
     pub(crate) fn has_turn(&self) -> bool {
-        self.len > self.limit() || self.clock - self.turned >= u64::from(self.frames / 16).max(TURN)
+        let is_due = self.clock - self.turned >= u64::from(self.frames / 16).max(TURN);
+        self.len > self.limit() || self.len > 0 && is_due
     }
 
     /// A page returns, or a huge page of so many `pages`, with what `evicted` said of it, 0 for nothing. Does it stay?

@@ -265,15 +265,12 @@ impl Pager {
         // Where uses are not asked for, only an interruption is saved: a worker alone interrupts nobody, and threads that share a page
         // table are interrupted by either way.
         let none_is_saved = self.tables.are_shared() || self.control.workers.load(Ordering::Relaxed) < 2;
-        if none_is_saved && !kernel_maps && !matches!(ahead, Ahead::Guessed | Ahead::GuessedShared) {
+        let is_guessed = matches!(ahead, Ahead::Guessed | Ahead::GuessedShared);
+        if none_is_saved && !kernel_maps && !is_guessed {
             return 0;
         }
         let most = pacing::leaving(target, self.batch(target), ahead);
-        if matches!(ahead, Ahead::Guessed | Ahead::GuessedShared) {
-            room.leaving.distance.of(most)
-        } else {
-            most
-        }
+        if is_guessed { room.leaving.distance.of(most) } else { most }
     }
 
     /// Asks the policy for victims until `wanted` pages are about to leave.
