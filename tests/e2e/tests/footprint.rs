@@ -76,6 +76,29 @@ fn an_array_that_is_not_touched_pinned_memory() {
     assert!(run.figure("memory/pinned_peak_bytes") < 2 << 20, "{}", run.told());
 }
 
+/// Arrays of more than 32 MiB that a program allocates and frees in every step were given back each time, and their pages paid for anew, though near
+/// memory had room for them: NumPy's temporaries took twice their native time.
+#[test]
+fn large_temporary_arrays_paid_for_their_pages_in_every_step() {
+    const STEPS: u64 = 10;
+    const PAGES: u64 = 12 << 10;
+    let folder = tempfile::tempdir().expect("a folder");
+    let (source, program) = (folder.path().join("temporary.c"), folder.path().join("temporary"));
+    let text = format!(
+        "#include <stdlib.h>\n#include <string.h>\nint main(void) {{ int wrong = 0; for (int i = 1; i <= {STEPS}; i++) {{\n\
+         char *volatile a = malloc({PAGES}L << 12), *volatile b = malloc({PAGES}L << 12);\n\
+         #pragma omp parallel\n memset(a, i, 100);\n\
+         memset(a, i, {PAGES}L << 12); memcpy(b, a, {PAGES}L << 12); wrong |= b[i * 4096] != i; free(a); free(b);\n\
+         char *volatile zero = calloc(1, 40L << 20); wrong |= zero[i << 20] != 0; free(zero); }} return wrong; }}\n"
+    );
+    std::fs::write(&source, text).expect("written");
+    let compiled = Command::new("gcc").args(["-fopenmp", "-o"]).arg(&program).arg(&source).status();
+    assert!(compiled.is_ok_and(|status| status.success()), "it compiles");
+    let run = Atoll::new(&program).with("--workers 2 --near 400M").run().exits(0);
+    let came = run.figure("total/first_faults") + run.figure("total/prefetched_pages");
+    assert!(came < STEPS * PAGES, "{came} pages came: {}", run.told());
+}
+
 /// `atoll sweep` at 100% must not evict.
 #[test]
 fn a_sweep_at_a_hundred_percent_evicted() {

@@ -1,28 +1,28 @@
 //! Freed pages that stay as they are, so that the next block of the program's gets them without a fault.
 //!
-//! Used by `large`, under its lock. Programs that allocate their temporary arrays in every step pay for their pages once, as with
-//! glibc's `malloc`, which keeps what is freed up to the same size. Once near memory is used up fewer stay, as each of them takes the place of
-//! a page in use.
+//! Used by `large`, under its lock. Programs that allocate their temporary arrays in every step pay for their pages once. So do programs that glibc's
+//! `malloc` makes pay each time, as it gives blocks of more than 32 MiB back to the kernel (`DEFAULT_MMAP_THRESHOLD_MAX`). Fewer freed pages stay where
+//! the live blocks leave near memory little room, as each of them takes the place of a page in use.
 //!
 //! Every whole page of a free extent reads as zeros, or is in this set.
 
 use std::collections::BTreeMap;
 
-/// Freed blocks of more bytes are released: glibc's `malloc` gives these back to the kernel, too (`DEFAULT_MMAP_THRESHOLD_MAX`).
-const LARGEST: usize = 32 << 20;
-/// Bytes that are kept at most.
-const MOST: usize = 256 << 20;
+/// Bytes that are kept at least where near memory has room: a program that freed all but a little goes on with as many.
+const MANY: usize = 256 << 20;
+/// The part of the live blocks' bytes, one in this number, that is kept where that is more.
+const PART_OF_LIVE: usize = 2;
 /// The part of near memory, one in this number, that is kept once near memory is used up.
 const PART_OF_NEAR: u64 = 8;
 
-/// Bytes that may stay, where near memory is `near` bytes and used up or not.
-pub(super) fn most(near: u64, is_full: bool) -> usize {
-    if is_full { (near / PART_OF_NEAR).min(MOST as u64) as usize } else { MOST }
-}
-
-/// Whether the pages of a freed block of `bytes` stay, where `stale` bytes stay already and `most` may.
-pub(super) fn is_kept(bytes: usize, stale: usize, most: usize) -> bool {
-    bytes <= LARGEST && stale + bytes <= most
+/// Bytes that may stay where live blocks have `live` bytes, touched or not, and near memory is `near` bytes and used up or not.
+pub(super) fn most(near: u64, is_full: bool, live: usize) -> usize {
+    let at_least = (near / PART_OF_NEAR).min(MANY as u64) as usize;
+    if is_full {
+        return at_least;
+    }
+    let room = usize::try_from(near.saturating_sub(live as u64)).unwrap_or(usize::MAX);
+    room.min(MANY.max(live / PART_OF_LIVE)).max(at_least)
 }
 
 /// Stretches of free pages that hold what a block left in them: start address → end address. No two of them overlap.
@@ -135,12 +135,13 @@ mod tests {
     }
 
     #[test]
-    fn large_blocks_and_too_many_bytes_are_not_kept() {
-        assert!(is_kept(LARGEST, 0, MOST) && !is_kept(LARGEST + 1, 0, MOST));
-        assert!(is_kept(4096, MOST - 4096, MOST) && !is_kept(4096, MOST, MOST));
-        assert_eq!(
-            (most(u64::MAX, false), most(80 << 20, true), most(u64::MAX, true)),
-            (MOST, 10 << 20, MOST)
-        );
+    fn as_much_is_kept_as_live_blocks_leave_room_for() {
+        const G: usize = 1 << 30;
+        // Near memory without a limit: half of what is live, and 256 MiB at least.
+        assert_eq!((most(u64::MAX, false, 4 * G), most(u64::MAX, false, 0)), (2 * G, MANY));
+        // Live blocks that near memory has little or no room beside.
+        assert_eq!((most(2 * G as u64, false, G + G / 2), most(2 * G as u64, false, 4 * G)), (G / 2, MANY));
+        // Near memory that is used up.
+        assert_eq!((most(80 << 20, true, 0), most(u64::MAX, true, 4 * G)), (10 << 20, MANY));
     }
 }

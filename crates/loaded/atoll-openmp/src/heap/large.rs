@@ -22,8 +22,7 @@ pub(crate) const LEAST: usize = 64 << 10;
 const GRANULE: usize = 4096;
 
 struct Extents {
-    /// Live extents: start address → bytes.
-    live: BTreeMap<usize, usize>,
+    live: Live,
     /// Free extents below `top`, no two of which touch: start address → bytes.
     free: BTreeMap<usize, usize>,
     /// The free extents again, ordered by (bytes, start).
@@ -34,8 +33,37 @@ struct Extents {
     top: usize,
 }
 
+/// Live extents: start address → bytes.
+struct Live {
+    extents: BTreeMap<usize, usize>,
+    /// The bytes of all of them.
+    bytes: usize,
+}
+
+impl Live {
+    const fn new() -> Live {
+        Live { extents: BTreeMap::new(), bytes: 0 }
+    }
+
+    /// Enters an extent, or changes the bytes of the one that begins at `start`.
+    fn insert(&mut self, start: usize, bytes: usize) {
+        self.bytes += bytes;
+        self.bytes -= self.extents.insert(start, bytes).unwrap_or(0);
+    }
+
+    fn remove(&mut self, start: usize) -> Option<usize> {
+        let bytes = self.extents.remove(&start)?;
+        self.bytes -= bytes;
+        Some(bytes)
+    }
+
+    fn get(&self, start: usize) -> Option<usize> {
+        self.extents.get(&start).copied()
+    }
+}
+
 static EXTENTS: Spin<Extents> = Spin::new(Extents {
-    live: BTreeMap::new(),
+    live: Live::new(),
     free: BTreeMap::new(),
     by_size: BTreeSet::new(),
     stale: Stale::new(),
@@ -100,11 +128,6 @@ pub(super) fn figures(pager: &Pager) -> &Figures {
     &pager.control().figures[state::executor_index().min(control::MAX_WORKERS)]
 }
 
-/// Bytes of freed pages that may stay for later blocks.
-fn most_stale(pager: &Pager) -> usize {
-    kept::most(pager.control().near(), pager.is_full())
-}
-
 fn clear(start: usize, end: usize) {
     if start < end {
         // SAFETY: the range lies in an extent that only the caller uses.
@@ -121,14 +144,14 @@ fn whole_pages(start: usize, end: usize, page: usize) -> (usize, usize) {
 /// The bytes of the live extent that begins at `start`.
 pub(crate) fn size(start: usize) -> Option<usize> {
     let (extents, _blocked) = lock();
-    extents.live.get(&start).copied()
+    extents.live.get(start)
 }
 
 /// Frees the live extent that begins at `start`; `false` if there is none. Its pages may stay for the next block.
 pub(crate) fn free(start: usize) -> bool {
     let is_own = mapped_over::are_none() || size(start).is_none_or(|len| is_own_again(start, start + len));
     let (mut extents, blocked) = lock();
-    let Some(len) = extents.live.remove(&start) else { return false };
+    let Some(len) = extents.live.remove(start) else { return false };
     if is_own {
         extents.give(start, len, true, blocked);
     }
@@ -146,6 +169,7 @@ pub(crate) fn free_range(start: usize, end: usize) {
     let (mut extents, blocked) = lock();
     let hit: Vec<(usize, usize)> = extents
         .live
+        .extents
         .range(..end)
         .rev()
         .take_while(|(s, l)| **s + **l > start)
@@ -153,7 +177,7 @@ pub(crate) fn free_range(start: usize, end: usize) {
         .collect();
     let mut pieces = Vec::new();
     for (s, l) in hit {
-        extents.live.remove(&s);
+        extents.live.remove(s);
         if s < start {
             extents.live.insert(s, start - s);
         }
@@ -176,7 +200,7 @@ pub(crate) fn resize(start: usize, bytes: usize) -> bool {
     let is_own = mapped_over::are_none()
         || size(start).is_none_or(|have| want >= have || is_own_again(start + want, start + have));
     let (mut extents, blocked) = lock();
-    let Some(&have) = extents.live.get(&start) else { return false };
+    let Some(have) = extents.live.get(start) else { return false };
     if want <= have {
         if want < have && is_own {
             extents.live.insert(start, want);
@@ -327,9 +351,14 @@ impl Extents {
         self.give_stale_back(pager);
     }
 
+    /// Bytes of freed pages that may stay for later blocks.
+    fn most_stale(&self, pager: &Pager) -> usize {
+        kept::most(pager.control().near(), pager.is_full(), self.live.bytes)
+    }
+
     /// Releases pages that stayed for later blocks, as long as there are more than may stay.
     fn give_stale_back(&mut self, pager: &Pager) {
-        while self.stale.bytes() > most_stale(pager)
+        while self.stale.bytes() > self.most_stale(pager)
             && let Some((from, to)) = self.stale.take(0, usize::MAX, pager.page_bytes())
         {
             pager.release(from, to, figures(pager));
@@ -354,7 +383,7 @@ impl Extents {
             let page = pager.page_bytes();
             let from = (start & !(page - 1)).max(a);
             let to = (start + len).next_multiple_of(page).min(b);
-            if may_keep && kept::is_kept(len, self.stale.bytes(), most_stale(pager)) {
+            if may_keep && self.stale.bytes() + len <= self.most_stale(pager) {
                 self.stale.add(from.next_multiple_of(page), to & !(page - 1));
             } else {
                 pager.release(from, to, figures(pager));
@@ -373,7 +402,7 @@ mod tests {
 
     fn empty() -> Extents {
         Extents {
-            live: BTreeMap::new(),
+            live: Live::new(),
             free: BTreeMap::new(),
             by_size: BTreeSet::new(),
             stale: Stale::new(),
@@ -383,7 +412,7 @@ mod tests {
 
     /// Live and free extents cover everything up to the top, without overlap, and no two free ones touch.
     fn check(e: &Extents) {
-        let mut all: Vec<(usize, usize, bool)> = e.live.iter().map(|(s, l)| (*s, *l, true)).collect();
+        let mut all: Vec<(usize, usize, bool)> = e.live.extents.iter().map(|(s, l)| (*s, *l, true)).collect();
         all.extend(e.free.iter().map(|(s, l)| (*s, *l, false)));
         all.sort_unstable();
         let mut at = place::large().start;
@@ -396,6 +425,7 @@ mod tests {
         }
         assert_eq!(at, e.top);
         assert_eq!(e.free.len(), e.by_size.len());
+        assert_eq!(e.live.bytes, e.live.extents.values().sum::<usize>());
     }
 
     #[test]
@@ -418,13 +448,13 @@ mod tests {
                 live.push(at);
             } else {
                 let at = live.swap_remove(next() % live.len());
-                let len = e.live.remove(&at).unwrap();
+                let len = e.live.remove(at).unwrap();
                 e.give(at, len, true, SignalsBlocked::new());
             }
             check(&e);
         }
         for at in live {
-            let len = e.live.remove(&at).unwrap();
+            let len = e.live.remove(at).unwrap();
             e.give(at, len, true, SignalsBlocked::new());
         }
         check(&e);
