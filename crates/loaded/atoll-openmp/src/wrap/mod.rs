@@ -20,6 +20,7 @@ mod contexts;
 pub(crate) mod elsewhere;
 mod environment;
 mod far_streams;
+mod free_locks;
 mod io;
 pub(crate) mod keys;
 mod lend;

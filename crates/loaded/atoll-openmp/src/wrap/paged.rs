@@ -1,10 +1,11 @@
-//! Memory handed to the kernel: pages that may be absent are brought near and pinned for the length of a call.
+//! Memory handed to the kernel: buffers are copied, and objects that must stay where they are have their pages brought near and pinned for the length of
+//! a call.
 //!
 //! Used by all wrappers. Where a thread resolves faults (`--faults thread`) the kernel can wait for pages by itself, and in a
 //! segment none is ever absent: then nothing is done here.
 //!
 //! Signals are blocked around pinning and unpinning (a handler of the program that faults must not find this worker's executor
-//! in use), but never during the call itself. A call pins at most [`chunk_bytes`].
+//! in use), but never during the call itself. A call pins or copies at most [`chunk_bytes`] at once.
 
 use atoll_memory::layout;
 use atoll_memory::pager::Pager;
@@ -12,9 +13,9 @@ use atoll_memory::sys::syscall;
 
 use crate::state::{self, SignalsBlocked};
 
-/// The most bytes that are pinned for one call, whatever the near memory.
+/// The most bytes that are pinned or copied for one call at once, whatever the near memory.
 const MOST: usize = 1 << 20;
-/// The bytes that are copied at once where little may be pinned; a pipe's writes of this size stay whole.
+/// The bytes that are copied at once at least, where little may be pinned; a pipe's writes of this size stay whole.
 const LEAST_COPY: usize = 64 << 10;
 
 /// The pager, if calls need its help.
@@ -24,20 +25,13 @@ pub(crate) fn active() -> Option<&'static Pager> {
         .filter(|p| state::serves_faults() && !p.control().settings.fault_thread() && !p.is_segment())
 }
 
-/// How much one call may pin: an eighth of near memory (less with many workers), at least a page.
+/// How much one call may pin or copy at once: an eighth of near memory (less with many workers), at least a page.
 pub(crate) fn chunk_bytes(pager: &Pager) -> usize {
     let control = pager.control();
     let workers = u64::from(control.workers.load(std::sync::atomic::Ordering::Relaxed)).max(2);
     let share = control.near() / (4 * workers);
     let page = pager.page_bytes();
     (share.min(MOST as u64) as usize & !(page - 1)).max(page)
-}
-
-/// Whether the kernel must get a copy because pinning is not enough. On several nodes another node may take a page in the
-/// middle of a call, pinned or not. Where threads share a page table, the kernel removes a mapping for a moment to change its
-/// protection at another thread's fault: a call that needs the page at that moment would fail with EFAULT, or end early.
-pub(super) fn must_copy(pager: &Pager) -> bool {
-    atoll_nodes::active() || pager.threads_share_tables()
 }
 
 /// Whether the address is in paged memory.
@@ -172,7 +166,7 @@ pub(super) enum Cut {
     Drain,
 }
 
-/// Calls `call(start, len, done)` for the buffer `start..start + len`, in pinned pieces if any of it is paged. Returns the sum
+/// Calls `call(start, len, done)` for the buffer `start..start + len`, with copies of its pieces if any of it is paged. Returns the sum
 /// of the pieces, or the first result if that is negative.
 #[inline]
 pub(super) fn with(
@@ -189,6 +183,9 @@ pub(super) fn with(
     }
 }
 
+/// The kernel gets copies. Pages that are kept near are not enough where another node may take them in the middle of a call, where another
+/// thread's fault takes a mapping away for a moment, or where the kernel looks for memory to page out: a call that needs the page then fails with EFAULT,
+/// or ends early. Nor are they cheaper: to keep one page near and let it go takes as long as to copy several of them.
 fn in_pieces(
     pager: &'static Pager,
     start: usize,
@@ -196,7 +193,6 @@ fn in_pieces(
     cut: Cut,
     call: &mut dyn FnMut(usize, usize, usize) -> isize,
 ) -> isize {
-    let chunk = chunk_bytes(pager);
     let write = matches!(cut, Cut::Read(_) | Cut::Fill);
     let goes_on = match cut {
         Cut::Read(fd) | Cut::Write(fd) => match kind(fd) {
@@ -206,31 +202,11 @@ fn in_pieces(
         },
         Cut::Fill | Cut::Drain => true,
     };
-    if matches!(cut, Cut::Write(_)) && len <= libc::PIPE_BUF && chunk < 2 * pager.page_bytes() {
-        // The write spans two pages where one may be pinned: a copy keeps it one write.
-        return in_one(start, len, write, call);
-    }
-    let end = start + len;
+    let (end, piece) = (start + len, chunk_bytes(pager).max(LEAST_COPY));
     let mut at = start;
-    let copies = must_copy(pager);
     while at < end {
-        let to = if copies { end.min(at + chunk.max(LEAST_COPY)) } else { pinned_until(pager, at, end, len) };
-        let n = if copies {
-            in_one(at, to - at, write, &mut |copy, len, _| call(copy, len, at - start))
-        } else {
-            let n = {
-                let _hold = pin(pager, at, to - at, write);
-                call(at, to - at, at - start)
-            };
-            let got = n.max(0) as usize;
-            if (goes_on || got == 0) && ended_at_fault(n, at, to) {
-                let from = at + got;
-                let rest = in_one(from, to - from, write, &mut |copy, len, _| call(copy, len, from - start));
-                if got > 0 { (got as isize) + rest.max(0) } else { rest }
-            } else {
-                n
-            }
-        };
+        let to = end.min(at + piece);
+        let n = in_one(at, to - at, write, &mut |copy, len, _| call(copy, len, at - start));
         if n < 0 {
             return if at > start { (at - start) as isize } else { n };
         }
@@ -240,43 +216,6 @@ fn in_pieces(
         }
     }
     (at - start) as isize
-}
-
-/// Whether a transfer for `at..to`, which came to `n`, ended where the kernel had unmapped a page. Pinned or not, it does so where it
-/// looks for memory to page out, and it does not map a page again by itself that is registered with userfaultfd.
-fn ended_at_fault(n: isize, at: usize, to: usize) -> bool {
-    let error = std::io::Error::last_os_error().raw_os_error();
-    let is_short = if n < 0 { error == Some(libc::EFAULT) } else { at + (n as usize) < to };
-    is_short && is_unmapped(at + n.max(0) as usize)
-}
-
-/// Is nothing mapped at `address` in the caller's page table?
-#[cold]
-fn is_unmapped(address: usize) -> bool {
-    /// The bytes of a page's entry in `/proc/self/pagemap`, and the bit in it that says that it is mapped.
-    const ENTRY: usize = 8;
-    const PRESENT: u64 = 1 << 63;
-    /// The bytes of the kernel's pages.
-    const PAGE: usize = 4096;
-    let open =
-        [libc::AT_FDCWD as usize, c"/proc/self/pagemap".as_ptr() as usize, libc::O_CLOEXEC as usize, 0, 0, 0];
-    let mut entry = 0_u64;
-    // SAFETY: the path is a string, the entry is valid for writes, and the descriptor is ours.
-    unsafe {
-        let Ok(fd) = syscall(libc::SYS_openat, open) else { return false };
-        let read = [fd, (&raw mut entry) as usize, ENTRY, address / PAGE * ENTRY, 0, 0];
-        let known = syscall(libc::SYS_pread64, read) == Ok(ENTRY);
-        let _ = syscall(libc::SYS_close, [fd, 0, 0, 0, 0, 0]);
-        known && entry & PRESENT == 0
-    }
-}
-
-/// The end of the piece that is pinned from `at` on, of a call for `len` bytes up to `end`. It is at a page boundary, so that
-/// no piece holds a page more than allowed. A write that must be one piece (a pipe's) may take the two pages it lies in.
-fn pinned_until(pager: &Pager, at: usize, end: usize, len: usize) -> usize {
-    let limit = ((at + chunk_bytes(pager)) & !(pager.page_bytes() - 1)).max(at + 1);
-    let to = if len <= libc::PIPE_BUF { end } else { end.min(limit) };
-    if to <= at { end.min(at + pager.page_bytes()) } else { to }
 }
 
 /// The most bytes that a received datagram is expected to have.

@@ -2,7 +2,7 @@
 //!
 //! glibc's objects have a flag "shared between processes", which decides the kind of futex they use. Every function sets it
 //! before libc's own runs, so objects that were initialised statically have it from their first use. Where an object lies in
-//! paged memory its page stays near during the call, since a futex on an absent page cannot be looked up.
+//! paged memory its page stays near during the call, since a futex on an absent page cannot be looked up. Locks that are free are `free_locks`'.
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use atoll_memory::sys;
 
 use super::lend::Argument as _;
-use super::node_sync;
 use super::paged::{self, Hold};
+use super::{free_locks, node_sync};
 use crate::state;
 
 /// Sleeps while the word is `value`, or until woken, by any process.
@@ -55,14 +55,34 @@ unsafe fn set_bits(at: usize, offset: usize, bits: i32) {
 /// Bytes of the largest pthread object that is not an attribute.
 const OBJECT: usize = 56;
 
-/// Prepares a mutex: `__kind` gets PTHREAD_MUTEX_PSHARED_BIT.
+/// A mutex works between processes from now on, if there are several: `__kind` gets PTHREAD_MUTEX_PSHARED_BIT.
+///
+/// # Safety
+/// `at` is a mutex.
+#[inline]
+pub(super) unsafe fn share_mutex(at: usize) {
+    // SAFETY: the caller's promise.
+    unsafe { set_bits(at, 16, 128) };
+}
+
+/// A read-write lock works between processes from now on, if there are several: `__shared` becomes true.
+///
+/// # Safety
+/// `at` is a read-write lock.
+#[inline]
+pub(super) unsafe fn share_rwlock(at: usize) {
+    // SAFETY: the caller's promise.
+    unsafe { set_bits(at, 28, 1) };
+}
+
+/// Prepares a mutex.
 ///
 /// # Safety
 /// `at` is a mutex.
 #[inline]
 pub(super) unsafe fn mutex(at: usize) -> Hold {
     // SAFETY: the caller's promise.
-    unsafe { set_bits(at, 16, 128) };
+    unsafe { share_mutex(at) };
     paged::hold(at, 40, true)
 }
 
@@ -77,22 +97,23 @@ pub(super) unsafe fn condition(at: usize) -> Hold {
     paged::hold(at, 48, true)
 }
 
-/// Prepares a read-write lock: `__shared` becomes true.
+/// Prepares a read-write lock.
 ///
 /// # Safety
 /// `at` is a read-write lock.
 #[inline]
 pub(super) unsafe fn rwlock(at: usize) -> Hold {
     // SAFETY: the caller's promise.
-    unsafe { set_bits(at, 28, 1) };
+    unsafe { share_rwlock(at) };
     paged::hold(at, OBJECT, true)
 }
 
 const TIME: usize = size_of::<libc::timespec>();
 
-/// Defines wrappers of functions on objects, which call libc's own, or on several nodes those of `node_sync`.
+/// Defines wrappers of functions on objects, which call libc's own, or on several nodes those of `node_sync`. `first`: a function of `free_locks` whose
+/// result is the wrapper's where it has one.
 macro_rules! objects {
-    ($($name:ident ( $($arg:ident : $kind:ident $(($size:expr))?),* );)*) => {$(
+    ($($name:ident ( $($arg:ident : $kind:ident $(($size:expr))?),* ) $(first $first:ident($object:ident))?;)*) => {$(
         /// The function of this name in libc.
         ///
         /// # Safety
@@ -106,6 +127,10 @@ macro_rules! objects {
             }
             let call = real!(stringify!($name), unsafe extern "C" fn($(wrap!(@usize $arg)),*) -> c_int);
             if state::pager().is_some() {
+                // SAFETY: the caller's object.
+                $(if let Some(result) = unsafe { free_locks::$first($object) } {
+                    return result;
+                })?
                 let ($($arg,)*) = ($(wrap!(@lend $arg $kind $(($size))?),)*);
                 // SAFETY: the caller's arguments.
                 return unsafe { call($($arg.at()),*) };
@@ -117,42 +142,42 @@ macro_rules! objects {
 }
 
 objects! {
-    pthread_mutex_lock(object: mutex);
-    pthread_mutex_trylock(object: mutex);
-    pthread_mutex_timedlock(object: mutex, time: r(TIME));
-    pthread_mutex_clocklock(object: mutex, clock: v, time: r(TIME));
-    pthread_mutex_unlock(object: mutex);
-    mtx_lock(object: mutex);
-    mtx_trylock(object: mutex);
-    mtx_timedlock(object: mutex, time: r(TIME));
-    mtx_unlock(object: mutex);
+    pthread_mutex_lock(object: mutex) first lock_mutex(object);
+    pthread_mutex_trylock(object: mutex) first try_mutex(object);
+    pthread_mutex_timedlock(object: mutex, time: r(TIME)) first lock_mutex(object);
+    pthread_mutex_clocklock(object: mutex, clock: v, time: r(TIME)) first lock_mutex(object);
+    pthread_mutex_unlock(object: mutex) first unlock_mutex(object);
+    mtx_lock(object: mutex) first lock_mutex(object);
+    mtx_trylock(object: mutex) first lock_mutex(object);
+    mtx_timedlock(object: mutex, time: r(TIME)) first lock_mutex(object);
+    mtx_unlock(object: mutex) first unlock_mutex(object);
     pthread_cond_wait(object: condition, with: mutex);
     pthread_cond_timedwait(object: condition, with: mutex, time: r(TIME));
     pthread_cond_clockwait(object: condition, with: mutex, clock: v, time: r(TIME));
-    pthread_cond_signal(object: condition);
-    pthread_cond_broadcast(object: condition);
+    pthread_cond_signal(object: condition) first signal(object);
+    pthread_cond_broadcast(object: condition) first signal(object);
     pthread_cond_destroy(object: condition);
     cnd_wait(object: condition, with: mutex);
     cnd_timedwait(object: condition, with: mutex, time: r(TIME));
-    cnd_signal(object: condition);
-    cnd_broadcast(object: condition);
+    cnd_signal(object: condition) first signal(object);
+    cnd_broadcast(object: condition) first signal(object);
     cnd_destroy(object: condition);
-    pthread_rwlock_rdlock(object: rwlock);
-    pthread_rwlock_wrlock(object: rwlock);
-    pthread_rwlock_tryrdlock(object: rwlock);
-    pthread_rwlock_trywrlock(object: rwlock);
-    pthread_rwlock_timedrdlock(object: rwlock, time: r(TIME));
-    pthread_rwlock_timedwrlock(object: rwlock, time: r(TIME));
-    pthread_rwlock_clockrdlock(object: rwlock, clock: v, time: r(TIME));
-    pthread_rwlock_clockwrlock(object: rwlock, clock: v, time: r(TIME));
-    pthread_rwlock_unlock(object: rwlock);
+    pthread_rwlock_rdlock(object: rwlock) first lock_to_read(object);
+    pthread_rwlock_wrlock(object: rwlock) first lock_to_write(object);
+    pthread_rwlock_tryrdlock(object: rwlock) first lock_to_read(object);
+    pthread_rwlock_trywrlock(object: rwlock) first lock_to_write(object);
+    pthread_rwlock_timedrdlock(object: rwlock, time: r(TIME)) first lock_to_read(object);
+    pthread_rwlock_timedwrlock(object: rwlock, time: r(TIME)) first lock_to_write(object);
+    pthread_rwlock_clockrdlock(object: rwlock, clock: v, time: r(TIME)) first lock_to_read(object);
+    pthread_rwlock_clockwrlock(object: rwlock, clock: v, time: r(TIME)) first lock_to_write(object);
+    pthread_rwlock_unlock(object: rwlock) first unlock_rwlock(object);
     pthread_barrier_wait(object: o(32));
     pthread_barrier_destroy(object: o(32));
-    sem_wait(object: o(32));
-    sem_trywait(object: o(32));
-    sem_timedwait(object: o(32), time: r(TIME));
-    sem_clockwait(object: o(32), clock: v, time: r(TIME));
-    sem_post(object: o(32));
+    sem_wait(object: o(32)) first take(object);
+    sem_trywait(object: o(32)) first take(object);
+    sem_timedwait(object: o(32), time: r(TIME)) first take(object);
+    sem_clockwait(object: o(32), clock: v, time: r(TIME)) first take(object);
+    sem_post(object: o(32)) first post(object);
 }
 
 /// `sem_init`: the semaphore is always made for all processes.

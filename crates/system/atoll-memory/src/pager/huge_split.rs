@@ -139,11 +139,13 @@ impl Pager {
         }
     }
 
-    /// Notes that `start..end` is one block of the program's memory, no part of which was touched since it was free.
+    /// Notes that `start..end` is one block of the program's memory, no part of which was touched since it was free. A stretch with which it begins stays
+    /// out: what lies before is another block, and a program may touch little of a new one.
     pub fn is_one_block(&self, start: usize, end: usize) {
         let (Some(first), true) = (self.page_at(start), self.huge.are_possible) else { return };
-        let first = first + ((start.next_multiple_of(BYTES) - start) >> self.places.shift) as u32;
-        let count = (end & !(BYTES - 1)).saturating_sub(start.next_multiple_of(BYTES)) >> SHIFT;
+        let from = (start + 1).next_multiple_of(BYTES);
+        let first = first + ((from - start) >> self.places.shift) as u32;
+        let count = (end & !(BYTES - 1)).saturating_sub(from) >> SHIFT;
         for number in 0..count as u32 {
             self.huge.change(first + (number << self.huge.order), |stretch| stretch.lies_inside(true));
         }
