@@ -318,3 +318,17 @@ fn a_record_tells_which_regions_fault() {
     assert!(sum("entered") > 0 && sum("major_faults") > 0, "{shown}");
     assert!(sum("major_faults") <= run.figure("total/major_faults"), "{shown}");
 }
+
+/// Each of these calls made four system calls to keep the object's page near and let it go: HNSW's index with a mutex for each vector took four times
+/// its native time, all data near.
+#[test]
+fn locks_that_nobody_waits_for_made_system_calls() {
+    let program = helper("free_locks.c");
+    for (tables, argument) in [("shared", "threads"), ("private", "processes")] {
+        for near in ["200M", "2M"] {
+            let way = format!("--workers 2 --near {near} --page-tables {tables}");
+            let run = Atoll::new(&program).arg(argument).with(&way).run().exits(0);
+            assert_eq!(run.text().trim(), "0 wrong", "{}", run.told());
+        }
+    }
+}

@@ -22,8 +22,8 @@ const MUTEX_KIND: usize = 16;
 const OWNER_KNOWN: i32 = 16 | 32 | 64;
 /// PTHREAD_MUTEX_PSHARED_BIT.
 const MUTEX_SHARED: i32 = 128;
-/// The kind of a mutex whose owner is not looked at when it is unlocked, but for [`MUTEX_SHARED`].
-const MUTEX_PLAIN: i32 = 0;
+/// What a mutex may be whose owner is not looked at when it is unlocked: shared, and PTHREAD_MUTEX_NO_ELISION_NP.
+const MUTEX_PLAIN: i32 = MUTEX_SHARED | 512;
 /// Where the word of a condition variable is that counts who waits, above three flags.
 const CONDITION_WAITERS: usize = 36;
 /// The flags' bits.
@@ -87,7 +87,7 @@ pub(super) unsafe fn unlock_mutex(at: usize) -> Option<c_int> {
     unsafe {
         let kind = if at == 0 { return None } else { word(at, MUTEX_KIND) };
         if super::separate() {
-            return (kind & !MUTEX_SHARED == MUTEX_PLAIN && unlock_unless_awaited(at)).then_some(0);
+            return (kind & !MUTEX_PLAIN == 0 && unlock_unless_awaited(at)).then_some(0);
         }
         if kind & (OWNER_KNOWN | MUTEX_SHARED) != 0 {
             return None;
