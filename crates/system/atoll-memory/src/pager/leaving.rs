@@ -321,6 +321,10 @@ impl Pager {
             State::Resident if seen.frame() == entry.frame => {}
             _ => return Turn::Gone,
         }
+        // The page left alone and came again, in the same frame, inside a huge page: the policy does not know that frame, and must not.
+        if self.huge.is_huge(entry.page) && self.huge.first(entry.page) != entry.page {
+            return Turn::Gone;
+        }
         if self.pages.frames.pinned(entry.frame)
             || self.huge.is_kept(entry.page, &x.lately)
             || used
