@@ -33,7 +33,11 @@ const ARM_OPTIONS: [&[&str]; 8] = [
 /// Builds a file of `snippets/` with each set of options, and calls `look` with every function named `plain_…` and so on.
 fn each(compiler: &str, source: &str, look: &mut dyn FnMut(&str, &str, &atoll_code::Reach, &str)) {
     if !common::installed(compiler) {
-        atoll_skips::skip_part!("{compiler} is not installed: apt-get install {compiler}");
+        let package = match compiler.strip_prefix("aarch64-linux-gnu-") {
+            Some(language) => format!("{language}-aarch64-linux-gnu"),
+            None => compiler.to_string(),
+        };
+        atoll_skips::skip_part!("{compiler} is not installed: apt-get install {package}");
         return;
     }
     let processor = if compiler.starts_with("aarch64") { Processor::Aarch64 } else { Processor::HERE };
