@@ -331,7 +331,7 @@ impl Word {
             },
             "mrs" => {
                 // The flags are one of the registers that may be read.
-                let reads = if self.bits(5, 15) == 0b1_011_0100_0010_000 { FLAGS } else { 0 };
+                let reads = if self.bits(5, 15) == 0b101_1010_0001_0000 { FLAGS } else { 0 };
                 reads_into(reads, general(self.d()))
             }
             // The control and status of floating-point numbers may be written.
