@@ -49,6 +49,9 @@ bench-nodes: build ## Measure programs on one node and on several, single steps,
 bench-nodes-quick: build ## Measure nodes with small classes, in a short time
 	$(NODES) --quick --csv $(TARGET)/nodes-quick.csv
 
+test-arm: ## Build for aarch64, and run its tests under QEMU's user mode and in an emulated machine: 40 minutes, needs rustup
+	@CARGO="$(CARGO)" CARGO_TARGET_DIR="$(TARGET)" scripts/test-arm
+
 stress: build ## Run all programs at random settings and compare checksums, for TIME seconds (default 60)
 	$(CARGO) run --release -p atoll-e2e --bin stress -- --seconds $(TIME)
 
@@ -108,4 +111,4 @@ dist: ## Make a tarball that runs where it is unpacked, with glibc 2.34 or newer
 clean: ## Remove everything that was built
 	rm -rf "$(TARGET)"
 
-.PHONY: help setup build programs test model demo bench bench-quick bench-defaults bench-nodes bench-nodes-quick bench-trace bench-report stress soak soak-faults stress-nodes stress-samplers live lint fmt-check docs install deb dist clean
+.PHONY: help setup build programs test test-arm model demo bench bench-quick bench-defaults bench-nodes bench-nodes-quick bench-trace bench-report stress soak soak-faults stress-nodes stress-samplers live lint fmt-check docs install deb dist clean

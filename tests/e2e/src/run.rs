@@ -35,6 +35,11 @@ pub struct Atoll {
     terminal: bool,
 }
 
+/// How many times as long as elsewhere runs may take here: `TEST_SLOWNESS`, which `scripts/test-arm` sets for its emulated machine.
+fn slowness() -> u32 {
+    std::env::var("TEST_SLOWNESS").ok().and_then(|times| times.parse().ok()).unwrap_or(1)
+}
+
 /// Whether this is the process by which atoll finds out for whom a signal was.
 fn is_witness(pid: i32) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim() == "atoll-witness")
@@ -201,7 +206,7 @@ impl Atoll {
             stderr,
             line: self.line(),
             began: Instant::now(),
-            limit: self.limit,
+            limit: self.limit * slowness(),
         }
     }
 

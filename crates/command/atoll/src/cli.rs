@@ -50,7 +50,9 @@ pub(crate) use profile::{
 #[cfg(feature = "tools")]
 pub(crate) use repro::{PaperArg, ReproArgs};
 #[cfg(feature = "tools")]
-pub(crate) use segment::{Segment, SegmentRunArgs};
+pub(crate) use segment::Segment;
+#[cfg(all(feature = "tools", target_arch = "x86_64"))]
+pub(crate) use segment::{BackendArg, SegmentRunArgs};
 pub(crate) use share::{Near, Share};
 #[cfg(feature = "tools")]
 pub(crate) use sim::{PagerArg, SimArgs};

@@ -2,6 +2,7 @@
 
 use std::mem::MaybeUninit;
 
+use atoll_pages::Size;
 use atoll_record::run::Machine;
 
 /// Returns the description of this machine as it is now.
@@ -38,8 +39,20 @@ pub(crate) fn meminfo(name: &str) -> Option<u64> {
 
 fn cpu_model() -> String {
     let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let line = text.lines().find_map(|l| l.strip_prefix("model name")?.split_once(':'));
-    line.map(|(_, model)| model.trim().to_owned()).unwrap_or_default()
+    let value = |key| {
+        let line = text.lines().find_map(|l| l.strip_prefix(key)?.split_once(':'));
+        line.map(|(_, value)| value.trim().to_owned())
+    };
+    // Arm's kernel has no names, but the numbers of the implementer and of the part.
+    let numbers = || Some(format!("implementer {}, part {}", value("CPU implementer")?, value("CPU part")?));
+    value("model name").or_else(numbers).unwrap_or_default()
+}
+
+/// Returns the size of the kernel's pages where atoll cannot manage them: it is not 4K, as with some kernels for Arm.
+pub(crate) fn unmanaged_pages() -> Option<Size> {
+    // SAFETY: no pointers.
+    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    (bytes != 4096).then_some(Size(bytes.max(0) as u64))
 }
 
 /// Returns the number of CPUs that are online.

@@ -4,8 +4,13 @@
 //! QEMU) are the kinds. `calls/` is the paging side, which serves all of them. The 64-bit direct segment of unmodified programs
 //! is in `atoll-memory`.
 //!
+//! All kinds of cores execute the processor's own segments or x86 code in a virtual CPU, so on another processor than x86-64 this
+//! crate is empty, and the command says so.
+//!
 //! Source: Soma, Gerofi, Ishikawa, "Revisiting Virtual Memory for High Performance Computing on Manycore Architectures: A Hybrid
 //! Segmentation Kernel Approach" (talk, 2014).
+
+#![cfg(target_arch = "x86_64")]
 
 mod backend;
 mod calls;

@@ -5,8 +5,6 @@
 
 use std::convert::Infallible;
 
-use raw_cpuid::{CacheType, CpuId};
-
 use super::lists::{List, Order};
 use super::machine::{clock, faults::Ground};
 use super::mapping::Mapping;
@@ -15,6 +13,7 @@ use super::pair::Cpus;
 use super::statistics::{ROUNDS, median, middle};
 use super::table::{Cell, Table};
 use super::{BenchError, paper, pin};
+use crate::arch;
 use crate::cli::BenchArgs;
 use crate::machine::{meminfo, usable_cpu_numbers};
 use crate::plot::Bars;
@@ -181,22 +180,11 @@ fn walked(memory: &str, bytes: usize, advice: i32, node: Option<u32>) -> Result<
 
 /// Returns the data caches of this CPU by level, with their bytes, as the processor reports them.
 fn caches() -> Vec<(u8, usize)> {
-    let cpuid = CpuId::new();
-    let mut found: Vec<(u8, usize)> = cpuid
-        .get_cache_parameters()
-        .into_iter()
-        .flatten()
-        .filter(|cache| matches!(cache.cache_type(), CacheType::Data | CacheType::Unified))
-        .map(|cache| {
-            let ways = cache.associativity() * cache.physical_line_partitions();
-            (cache.level(), ways * cache.coherency_line_size() * cache.sets())
-        })
-        .filter(|&(_, bytes)| bytes >= FIRST)
-        .collect();
+    let mut found = arch::caches();
+    found.retain(|&(_, bytes)| bytes >= FIRST);
     found.sort_unstable();
     found.dedup_by_key(|&mut (level, _)| level);
     if found.is_empty() {
-        // Leaf 4 is Intel's; older processors of other vendors report their caches elsewhere.
         found = (1..=4).filter_map(|level| Some((level, of_kernel(level)?))).collect();
     }
     found

@@ -31,6 +31,7 @@ use atoll_memory::control::EXIT_SETUP;
 use atoll_memory::sys::Errno;
 
 use crate::cli::Bench;
+pub(crate) use machine::Tlb;
 
 /// The reason why nothing was measured.
 #[derive(thiserror::Error, Debug)]

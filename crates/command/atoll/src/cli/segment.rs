@@ -1,7 +1,6 @@
 //! The flags of `atoll segment`.
 
 use atoll_pages::Size;
-use atoll_segment::Kind;
 use clap::{Args, Subcommand, ValueEnum};
 
 use super::ProgramArgs;
@@ -65,18 +64,4 @@ pub(crate) enum BackendArg {
     Kvm32,
     /// As kvm32, in QEMU without acceleration: slow, and works on any machine
     Qemu,
-}
-
-impl BackendArg {
-    /// Returns the kind that was named; `None` for `auto`.
-    pub(crate) fn kind(self) -> Option<Kind> {
-        match self {
-            Self::Auto => None,
-            Self::Ldt => Some(Kind::Ldt),
-            Self::Process => Some(Kind::Process),
-            Self::Kvm64 => Some(Kind::Kvm64),
-            Self::Kvm32 => Some(Kind::Kvm32),
-            Self::Qemu => Some(Kind::Qemu),
-        }
-    }
 }

@@ -1,20 +1,37 @@
 //! The kernel and the filters between it and this process.
 
+use atoll_pages::Size;
+
 use super::Finding;
-use crate::machine::line;
+use crate::arch::OLDEST_KERNEL;
+use crate::machine::{line, unmanaged_pages};
 
 pub(crate) fn look() -> Vec<Finding> {
-    vec![version(&line("/proc/sys/kernel/osrelease")), seccomp(), io_uring()]
+    vec![version(&line("/proc/sys/kernel/osrelease")), pages(unmanaged_pages()), seccomp(), io_uring()]
 }
 
 fn version(release: &str) -> Finding {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|n| n.parse::<u32>().unwrap_or(0));
     let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
-    if version >= (5, 19) {
+    let (major, minor) = OLDEST_KERNEL.version;
+    if version >= OLDEST_KERNEL.version {
         Finding::ok("kernel", format!("Linux {release}"))
     } else {
-        let found = format!("Linux {release} is older than 5.19, which first write-protects shared memory");
-        Finding::missing("kernel", found, "apt-get install linux-image-amd64 (then boot it)")
+        let found = format!(
+            "Linux {release} is older than {major}.{minor}, which first write-protects shared memory"
+        );
+        Finding::missing("kernel", found, format!("apt-get install {} (then boot it)", OLDEST_KERNEL.package))
+    }
+}
+
+fn pages(unmanaged: Option<Size>) -> Finding {
+    match unmanaged {
+        None => Finding::ok("pages", "of 4K"),
+        Some(size) => Finding::missing(
+            "pages",
+            format!("of {size}, and atoll manages pages of 4K"),
+            format!("apt-get install {} (then boot it)", OLDEST_KERNEL.package),
+        ),
     }
 }
 
@@ -80,14 +97,23 @@ mod tests {
     use crate::doctor::State;
 
     #[test]
-    fn kernels_are_old_before_5_19() {
+    fn kernels_are_old_before_the_first_that_write_protects_shared_memory() {
+        let (major, minor) = OLDEST_KERNEL.version;
         for (release, state) in [
-            ("6.1.0-13-amd64", State::Ok),
-            ("5.19.0", State::Ok),
-            ("5.18.19", State::Missing),
-            ("", State::Missing),
+            (format!("{}.1.0-13-generic", major + 1), State::Ok),
+            (format!("{major}.{minor}.0"), State::Ok),
+            (format!("{major}.{}.19", minor - 1), State::Missing),
+            (String::new(), State::Missing),
         ] {
-            assert_eq!(version(release).state, state, "{release}");
+            assert_eq!(version(&release).state, state, "{release}");
         }
+    }
+
+    #[test]
+    fn pages_of_other_sizes_are_refused() {
+        assert_eq!(pages(None).state, State::Ok);
+        let finding = pages(Some(Size(64 << 10)));
+        assert_eq!(finding.state, State::Missing);
+        assert_eq!(finding.found, "of 64K, and atoll manages pages of 4K");
     }
 }

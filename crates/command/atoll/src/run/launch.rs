@@ -14,7 +14,7 @@ use atoll_memory::control::{
 use atoll_memory::far::FarSpec;
 use atoll_memory::limits;
 use atoll_memory::pager::guards_are_possible;
-use atoll_pages::PolicySpec;
+use atoll_pages::{PolicySpec, Size};
 
 use super::applied::{self, NotApplied};
 use super::automatic::{self, Automatic};
@@ -65,6 +65,9 @@ pub(crate) enum LaunchError {
     /// OMP_NUM_THREADS asks for more than a core map holds.
     #[error("OMP_NUM_THREADS={0} is more than the {MAX_WORKERS} workers a team may have: use --workers")]
     TooManyWorkers(u32),
+    /// The kernel's pages have another size than those that atoll manages.
+    #[error("this kernel has pages of {0}, and atoll manages pages of 4K: boot a kernel with those")]
+    Pages(Size),
     /// The shell's limits are too small.
     #[error("{0}")]
     Limited(#[from] limits::Limited),
@@ -292,6 +295,7 @@ pub(crate) fn launch_with(
     change: impl FnOnce(&mut Settings),
     prepare: impl FnOnce(&mut Command),
 ) -> Result<Finished, LaunchError> {
+    machine::unmanaged_pages().map_or(Ok(()), |size| Err(LaunchError::Pages(size)))?;
     let name = &args.program.words[0];
     let path = path::find(name, std::env::var_os("PATH").as_deref())?;
     let executable = std::env::current_exe().unwrap_or_default();

@@ -1,34 +1,20 @@
 //! Measures how fast the clock ticks, and how long a cache line takes from one core to another.
 
-use std::arch::asm;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use super::super::pin::pin;
+use crate::arch;
 
-/// The number of multiplications in a chain, each waiting for the one before.
+/// The number of steps in a turn of the chain.
 const CHAIN: u64 = 8;
-/// The cycles of one multiplication on x86-64 processors of the last fifteen years.
-const CYCLES: u64 = 3;
 
-/// Returns the core's clock in MHz, measured by a chain of multiplications.
+/// Returns the core's clock in MHz, measured by a chain of instructions that wait for each other.
 pub(in crate::bench) fn mhz() -> f64 {
     let loops = 2_000_000_u64;
     let begin = Instant::now();
-    // SAFETY: registers only.
-    unsafe {
-        asm!(
-            "2:",
-            "imul {x}, {x}", "imul {x}, {x}", "imul {x}, {x}", "imul {x}, {x}",
-            "imul {x}, {x}", "imul {x}, {x}", "imul {x}, {x}", "imul {x}, {x}",
-            "dec {n}",
-            "jnz 2b",
-            x = inout(reg) 3_u64 => _,
-            n = inout(reg) loops => _,
-            options(nomem, nostack)
-        );
-    }
-    (loops * CHAIN * CYCLES) as f64 / begin.elapsed().as_secs_f64() / 1e6
+    arch::chain(loops);
+    (loops * CHAIN * arch::STEP_CYCLES) as f64 / begin.elapsed().as_secs_f64() / 1e6
 }
 
 /// Returns the nanoseconds that a cache line takes from one of the CPUs to the other.

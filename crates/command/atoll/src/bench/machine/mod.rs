@@ -15,6 +15,7 @@ use atoll_machine::Machine;
 use std::path::Path;
 
 use super::BenchError;
+pub(crate) use tlbs::Tlb;
 
 /// A number and its source.
 #[derive(Debug, Clone, PartialEq)]
