@@ -10,6 +10,8 @@ use super::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 const DIRTY: u32 = 1;
 const FAR_COPY: u32 = 2;
 const LEAVING: u32 = 4;
+/// An entry of the queue of pages that are about to leave is this page's.
+const QUEUED: u32 = 16;
 /// The page was found pinned as a victim, and the policy does not hold it.
 const ASIDE: u32 = 8;
 const PIN: u32 = 1 << 8;
@@ -141,11 +143,25 @@ impl Frames {
         self.flags[frame as usize].load(Ordering::Relaxed) & LEAVING != 0
     }
 
-    /// Notes that the page is about to leave.
+    /// Notes that the page is about to leave, and has an entry in the queue of such pages.
     #[inline]
     pub fn set_leaving(&self, frame: u32) {
         let flags = &self.flags[frame as usize];
-        flags.store(flags.load(Ordering::Relaxed) | LEAVING, Ordering::Relaxed);
+        flags.store(flags.load(Ordering::Relaxed) | LEAVING | QUEUED, Ordering::Relaxed);
+    }
+
+    /// Whether the page has an entry in the queue of pages that are about to leave. An entry of a page that left in another way, as by being freed, is not
+    /// the next one's that comes into the frame.
+    #[inline]
+    pub(super) fn queued(&self, frame: u32) -> bool {
+        self.flags[frame as usize].load(Ordering::Relaxed) & QUEUED != 0
+    }
+
+    /// Notes that the page's entry is taken from the queue, and the page stays.
+    #[inline]
+    pub(super) fn unqueue(&self, frame: u32) {
+        let flags = &self.flags[frame as usize];
+        flags.store(flags.load(Ordering::Relaxed) & !(LEAVING | QUEUED), Ordering::Relaxed);
     }
 
     /// Notes that the page was used.
@@ -328,5 +344,21 @@ mod tests {
         frames.set_dirty(0);
         frames.set_clean(0);
         assert!(!frames.far_copy(0));
+    }
+
+    /// A page that was freed while it was about to leave kept its entry in the queue. A page that came into the same frame was taken for it: the policy got
+    /// a frame twice, or one inside a huge page, which could then neither leave nor become single pages.
+    #[test]
+    fn an_entry_of_a_freed_page_was_taken_for_the_next_page_in_its_frame() {
+        let frames = frames();
+        frames.fill(0, 10, true, false);
+        frames.set_leaving(0);
+        frames.set_used(0);
+        assert!(frames.queued(0) && !frames.leaving(0), "a use does not take it from the queue");
+        frames.fill(0, 11, true, false);
+        assert!(!frames.queued(0));
+        frames.set_leaving(0);
+        frames.unqueue(0);
+        assert!(!frames.queued(0) && !frames.leaving(0));
     }
 }

@@ -315,21 +315,25 @@ impl Pager {
 
     /// What becomes of a page whose turn has come. `used`: it was seen to be used since it was announced.
     fn turn(&self, entry: Entry, x: &Executor, used: bool) -> Turn {
-        let seen = page_word::load(self.pages.word(entry.page));
+        let word = self.pages.word(entry.page);
+        let frames = &self.pages.frames;
+        let seen = page_word::load(word);
         match seen.state() {
             State::Busy => return Turn::Busy,
-            State::Resident if seen.frame() == entry.frame => {}
+            // A page that was freed, and came again in the same frame, is none of those that leave: the policy has it, or knows it as a part of a huge page.
+            State::Resident if seen.frame() == entry.frame && frames.queued(entry.frame) => {}
             _ => return Turn::Gone,
         }
-        // The page left alone and came again, in the same frame, inside a huge page: the policy does not know that frame, and must not.
-        if self.huge.is_huge(entry.page) && self.huge.first(entry.page) != entry.page {
-            return Turn::Gone;
-        }
-        if self.pages.frames.pinned(entry.frame)
+        if frames.pinned(entry.frame)
             || self.huge.is_kept(entry.page, &x.lately)
             || used
-            || self.near.wants.second_chance && !self.pages.frames.leaving(entry.frame)
+            || self.near.wants.second_chance && !frames.leaving(entry.frame)
         {
+            if !page_word::try_lock(word, seen) {
+                return Turn::Busy;
+            }
+            frames.unqueue(entry.frame);
+            page_word::unlock(word, seen);
             return Turn::Stays;
         }
         if !entry.is_late && self.is_mapped_elsewhere(x, entry.frame) {
