@@ -17,11 +17,11 @@ use super::sync;
 const MUTEX_LOCK: usize = 0;
 const MUTEX_OWNER: usize = 8;
 const MUTEX_USERS: usize = 12;
-const MUTEX_KIND: usize = 16;
+pub(super) const MUTEX_KIND: usize = 16;
 /// Kinds of mutexes that the kernel knows the owner of: PTHREAD_MUTEX_ROBUST_NORMAL_NP, PRIO_INHERIT_NP and PRIO_PROTECT_NP.
 const OWNER_KNOWN: i32 = 16 | 32 | 64;
 /// PTHREAD_MUTEX_PSHARED_BIT.
-const MUTEX_SHARED: i32 = 128;
+pub(super) const MUTEX_SHARED: i32 = 128;
 /// What a mutex may be whose owner is not looked at when it is unlocked: shared, and PTHREAD_MUTEX_NO_ELISION_NP.
 const MUTEX_PLAIN: i32 = MUTEX_SHARED | 512;
 /// Where the word of a condition variable is that counts who waits, above three flags.
@@ -29,7 +29,7 @@ const CONDITION_WAITERS: usize = 36;
 /// The flags' bits.
 const CONDITION_FLAGS: u32 = 3;
 /// Where the word of a read-write lock is that says whether it is shared between processes.
-const LOCK_SHARED: usize = 28;
+pub(super) const LOCK_SHARED: usize = 28;
 
 /// A word of an object.
 ///
@@ -170,6 +170,23 @@ pub(super) unsafe fn post(at: usize) -> Option<c_int> {
     None
 }
 
+/// Locks a read-write lock by `try_to`, libc's function that does not wait. `None`: the one that may wait is to be called.
+///
+/// # Safety
+/// `at` is null or a read-write lock.
+#[inline]
+unsafe fn lock_rwlock(at: usize, try_to: unsafe extern "C" fn(usize) -> c_int) -> Option<c_int> {
+    if at == 0 {
+        return None;
+    }
+    // SAFETY: the caller's lock.
+    let error = unsafe {
+        sync::share_rwlock(at);
+        try_to(at)
+    };
+    Some(error).filter(|error| *error == 0)
+}
+
 /// Locks a read-write lock for reading if that needs no wait. `None`: libc's function is to be called.
 ///
 /// # Safety
@@ -177,14 +194,7 @@ pub(super) unsafe fn post(at: usize) -> Option<c_int> {
 #[inline]
 pub(super) unsafe fn lock_to_read(at: usize) -> Option<c_int> {
     // SAFETY: the caller's lock.
-    unsafe {
-        if at == 0 {
-            return None;
-        }
-        sync::share_rwlock(at);
-        let error = real!("pthread_rwlock_tryrdlock", unsafe extern "C" fn(usize) -> c_int)(at);
-        Some(error).filter(|error| *error == 0)
-    }
+    unsafe { lock_rwlock(at, real!("pthread_rwlock_tryrdlock", unsafe extern "C" fn(usize) -> c_int)) }
 }
 
 /// Locks a read-write lock for writing if it is free. `None`: libc's function is to be called.
@@ -194,14 +204,7 @@ pub(super) unsafe fn lock_to_read(at: usize) -> Option<c_int> {
 #[inline]
 pub(super) unsafe fn lock_to_write(at: usize) -> Option<c_int> {
     // SAFETY: the caller's lock.
-    unsafe {
-        if at == 0 {
-            return None;
-        }
-        sync::share_rwlock(at);
-        let error = real!("pthread_rwlock_trywrlock", unsafe extern "C" fn(usize) -> c_int)(at);
-        Some(error).filter(|error| *error == 0)
-    }
+    unsafe { lock_rwlock(at, real!("pthread_rwlock_trywrlock", unsafe extern "C" fn(usize) -> c_int)) }
 }
 
 /// Unlocks a read-write lock. `None`: libc's function is to be called, as the kernel may look at the lock's memory.

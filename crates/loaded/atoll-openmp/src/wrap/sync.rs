@@ -62,7 +62,7 @@ const OBJECT: usize = 56;
 #[inline]
 pub(super) unsafe fn share_mutex(at: usize) {
     // SAFETY: the caller's promise.
-    unsafe { set_bits(at, 16, 128) };
+    unsafe { set_bits(at, free_locks::MUTEX_KIND, free_locks::MUTEX_SHARED) };
 }
 
 /// A read-write lock works between processes from now on, if there are several: `__shared` becomes true.
@@ -72,7 +72,7 @@ pub(super) unsafe fn share_mutex(at: usize) {
 #[inline]
 pub(super) unsafe fn share_rwlock(at: usize) {
     // SAFETY: the caller's promise.
-    unsafe { set_bits(at, 28, 1) };
+    unsafe { set_bits(at, free_locks::LOCK_SHARED, 1) };
 }
 
 /// Prepares a mutex.

@@ -364,12 +364,6 @@ impl Pager {
         self.control.settings.near_bytes != u64::MAX
     }
 
-    /// Whether several threads of the program run on one page table.
-    #[inline]
-    pub fn threads_share_tables(&self) -> bool {
-        self.tables.are_shared()
-    }
-
     /// Checks that everything that must be near fits the limit, with the least number of pages. A limit that the machine sets now
     /// may be larger soon, so nothing is refused for it.
     ///
