@@ -5,26 +5,20 @@
 
 use std::collections::{HashMap, HashSet};
 
-use iced_x86::{
-    Code as Opcode, Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic,
-    OpKind, Register,
-};
-
-use crate::access::{self, Access};
-use crate::finding::{Finding, Kind, Operand};
+use crate::finding::{Finding, Kind, Place};
 use crate::graph::{Graph, NONE};
 use crate::input::Handlers;
+use crate::isa::{Flow, Instruction, Isa, Op, Operand, Register};
 use crate::known::{self, Effect, Known};
 use crate::reach::{Budget, Code};
 use crate::table;
 use crate::unwind;
 use crate::value::{Value, Values};
 
-/// An instruction with its effects and its successors.
+/// An instruction with its successor.
 #[derive(Debug)]
 pub(crate) struct Ins {
     pub(crate) instruction: Instruction,
-    pub(crate) access: Access,
     /// The next instruction in memory if control can pass to it, else [`NONE`].
     pub(crate) next: u32,
 }
@@ -60,8 +54,8 @@ pub(crate) struct Body<'c> {
     pub(crate) findings: Vec<Finding>,
     /// Whether it writes memory other than its stack, calls not counted.
     pub(crate) stores: bool,
-    /// Whether rbp holds the frame.
-    pub(crate) frame: bool,
+    /// The register that holds the frame, if there is one.
+    pub(crate) frame: Option<Register>,
     /// The stack addresses that are put into registers, through which others may write to the stack: base, offset.
     pub(crate) taken: Vec<(Register, i64)>,
     /// Whether it can return, tail calls not counted.
@@ -84,7 +78,7 @@ impl<'c> Body<'c> {
             ending,
             start,
             own: code.function(start).map_or((start, start), |f| (f.start, f.end)),
-            factory: InstructionInfoFactory::new(),
+            isa: code.processor().isa(),
             ins: Vec::new(),
             index: HashMap::new(),
             jumps: Vec::new(),
@@ -105,40 +99,22 @@ impl<'c> Body<'c> {
 
     /// Whether memory of its own may be written by an address taken of it. Objects are written at and above their addresses.
     pub(crate) fn is_taken(&self, i: &Instruction) -> bool {
-        let offset = i.memory_displacement64().cast_signed();
-        self.taken.iter().any(|&(base, from)| base != i.memory_base() || from <= offset)
+        let offset = i.displacement().cast_signed();
+        self.taken.iter().any(|&(base, from)| base != i.base() || from <= offset)
     }
 
     /// Whether the instruction's memory is the worker's own: its stack or its thread-local data.
     pub(crate) fn is_private(&self, i: &Instruction) -> bool {
-        is_private(i, self.frame)
+        i.memory.is_some_and(|memory| {
+            memory.base == Register::STACK || self.frame == Some(memory.base) || memory.own
+        })
     }
 }
 
-/// The stack address that an instruction puts into a register.
-fn taken(i: &Instruction, frame: bool) -> Option<(Register, i64)> {
-    let on_stack = |r: Register| r == Register::RSP || frame && r == Register::RBP;
-    match i.mnemonic() {
-        Mnemonic::Lea
-            if on_stack(i.memory_base())
-                && i.op0_register() != Register::RBP
-                && i.op0_register() != Register::RSP =>
-        {
-            let offset = i.memory_displacement64().cast_signed();
-            Some((i.memory_base(), if i.memory_index() == Register::None { offset } else { i64::MIN }))
-        }
-        Mnemonic::Mov if i.op1_kind() == OpKind::Register && on_stack(i.op1_register()) => {
-            let frame = i.op0_kind() == OpKind::Register && on_stack(i.op0_register());
-            (!frame).then_some((i.op1_register(), 0))
-        }
-        _ => None,
-    }
-}
-
-fn is_private(i: &Instruction, frame: bool) -> bool {
-    i.memory_base() == Register::RSP
-        || frame && i.memory_base() == Register::RBP
-        || matches!(i.memory_segment(), Register::FS | Register::GS)
+/// The stack address that an instruction puts where others may get it.
+fn taken(i: &Instruction, frame: Option<Register>) -> Option<(Register, i64)> {
+    let on_stack = |register| register == Register::STACK || frame == Some(register);
+    i.taken.filter(|&(register, _)| on_stack(register) && !on_stack(i.target()))
 }
 
 /// A function that is being decoded.
@@ -149,7 +125,7 @@ struct Build<'b, 'c, 'a> {
     start: u64,
     /// The known extent of the function; empty if unknown.
     own: (u64, u64),
-    factory: InstructionInfoFactory,
+    isa: Box<dyn Isa>,
     ins: Vec<Ins>,
     index: HashMap<u64, u32>,
     jumps: Vec<(u32, u32)>,
@@ -169,7 +145,7 @@ struct Build<'b, 'c, 'a> {
 }
 
 impl<'c> Build<'_, 'c, '_> {
-    fn find(&mut self, address: u64, kind: Kind, operand: Operand) {
+    fn find(&mut self, address: u64, kind: Kind, operand: Place) {
         self.findings.push(Finding { address, kind, operand });
     }
 
@@ -206,7 +182,7 @@ impl<'c> Build<'_, 'c, '_> {
         for at in std::mem::take(&mut self.indirect) {
             if !known.contains_key(&at) {
                 let i = self.ins[at as usize].instruction;
-                self.find(i.ip(), Kind::IndirectJump, operand(&i));
+                self.find(i.ip, Kind::IndirectJump, place(&i));
             }
         }
         graph
@@ -234,7 +210,7 @@ impl<'c> Build<'_, 'c, '_> {
             };
             match pads {
                 Some(pads) => self.pads.extend(pads),
-                None => self.find(address, Kind::IndirectJump, Operand::None),
+                None => self.find(address, Kind::IndirectJump, Place::None),
             }
         }
     }
@@ -243,11 +219,10 @@ impl<'c> Build<'_, 'c, '_> {
         while let Some((address, from)) = self.open.pop() {
             if let Some(from) = from
                 && let jump = self.ins[from as usize].instruction
-                && let Some(callee) =
-                    self.leaves(address, jump.flow_control() == FlowControl::UnconditionalBranch)
+                && let Some(callee) = self.leaves(address, matches!(jump.flow, Flow::Jump(_)))
             {
                 // A jump out of the function is a call and a return.
-                self.call(from, callee, jump.ip());
+                self.call(from, callee, jump.ip);
                 self.tail(callee);
                 continue;
             }
@@ -277,17 +252,7 @@ impl<'c> Build<'_, 'c, '_> {
 
     /// The target of a linkage stub at this address.
     fn through_stub(&self, address: u64) -> Option<Callee<'c>> {
-        let bytes = self.code.code(address)?;
-        let mut decoder = Decoder::with_ip(64, &bytes[..bytes.len().min(32)], address, DecoderOptions::NONE);
-        for _ in 0..2 {
-            let i = decoder.decode();
-            match i.mnemonic() {
-                Mnemonic::Endbr64 => {}
-                Mnemonic::Jmp if i.is_ip_rel_memory_operand() => return self.slot(i.ip_rel_memory_address()),
-                _ => return None,
-            }
-        }
-        None
+        self.slot(self.isa.stub(self.code.code(address)?, address)?)
     }
 
     /// The callee that a word of a linkage table stands for.
@@ -325,20 +290,20 @@ impl<'c> Build<'_, 'c, '_> {
         match callee {
             Callee::Known(_, known) => {
                 match known.effect {
-                    Effect::Yields => self.find(address, Kind::Wait, Operand::None),
-                    Effect::Synchronises => self.find(address, Kind::SynchronisingCall, Operand::None),
+                    Effect::Yields => self.find(address, Kind::Wait, Place::None),
+                    Effect::Synchronises => self.find(address, Kind::SynchronisingCall, Place::None),
                     _ => {}
                 }
                 known.effect != Effect::NoReturn
             }
             Callee::Function(target) => {
                 if self.code.code(target).is_none() {
-                    self.find(address, Kind::NotCode, Operand::None);
+                    self.find(address, Kind::NotCode, Place::None);
                 }
                 true
             }
             Callee::Unknown => {
-                self.find(address, Kind::UnresolvedCall, Operand::None);
+                self.find(address, Kind::UnresolvedCall, Place::None);
                 true
             }
         }
@@ -347,38 +312,36 @@ impl<'c> Build<'_, 'c, '_> {
     /// Decodes from an address to where control does not pass on. Returns the first instruction.
     fn run(&mut self, address: u64) -> Option<u32> {
         let Some(bytes) = self.code.code(address) else {
-            self.find(address, Kind::NotCode, Operand::None);
+            self.find(address, Kind::NotCode, Place::None);
             return None;
         };
-        let mut decoder = Decoder::with_ip(64, bytes, address, DecoderOptions::NONE);
-        let (mut first, mut last) = (None, NONE);
+        let (mut first, mut last, mut ip) = (None, NONE, address);
         loop {
-            let ip = decoder.ip();
             if let Some(&at) = self.index.get(&ip) {
                 self.follow(last, at);
                 return first.or(Some(at));
             }
             if self.budget.instructions == 0 {
-                self.find(ip, Kind::Limit, Operand::None);
+                self.find(ip, Kind::Limit, Place::None);
                 return first;
             }
-            if !decoder.can_decode() {
-                self.find(ip, Kind::NotCode, Operand::None);
+            let rest = (ip - address) as usize;
+            let Some(rest) = bytes.get(rest..).filter(|rest| !rest.is_empty()) else {
+                self.find(ip, Kind::NotCode, Place::None);
                 return first;
-            }
+            };
             self.budget.instructions -= 1;
-            let instruction = decoder.decode();
-            if instruction.is_invalid() {
-                self.find(ip, Kind::NotCode, Operand::None);
+            let Some(instruction) = self.isa.decode(rest, ip) else {
+                self.find(ip, Kind::NotKnown, Place::None);
                 return first;
-            }
+            };
             let at = self.ins.len() as u32;
-            let access = access::access(&mut self.factory, &instruction);
-            self.ins.push(Ins { instruction, access, next: NONE });
+            self.ins.push(Ins { instruction, next: NONE });
             self.index.insert(ip, at);
             self.follow(last, at);
             first = first.or(Some(at));
             last = at;
+            ip = instruction.next_ip();
             if !self.instruction(at) {
                 return first;
             }
@@ -394,45 +357,38 @@ impl<'c> Build<'_, 'c, '_> {
     /// Examines one instruction; returns false if control does not pass to the next.
     fn instruction(&mut self, at: u32) -> bool {
         let i = self.ins[at as usize].instruction;
-        self.synchronisation(&i);
-        match i.code() {
-            Opcode::Syscall | Opcode::Sysenter => {
-                self.find(i.ip(), Kind::SystemCall, Operand::None);
-                return true;
-            }
-            _ => {}
+        if let Some(kind) = i.synchronises {
+            self.find(i.ip, kind, place(&i));
         }
-        match i.flow_control() {
-            FlowControl::Next => true,
-            FlowControl::UnconditionalBranch => {
-                self.open.push((i.near_branch_target(), Some(at)));
+        match i.flow {
+            Flow::Next => true,
+            Flow::Jump(to) => {
+                self.open.push((to, Some(at)));
                 false
             }
-            FlowControl::ConditionalBranch => {
-                self.open.push((i.near_branch_target(), Some(at)));
+            Flow::Branch(to) => {
+                self.open.push((to, Some(at)));
                 true
             }
-            FlowControl::XbeginXabortXend => {
-                self.find(i.ip(), Kind::AtomicUpdate, Operand::Other);
-                if i.mnemonic() == Mnemonic::Xbegin {
-                    self.open.push((i.near_branch_target(), Some(at)));
-                }
+            Flow::Transaction(to) => {
+                self.find(i.ip, Kind::AtomicUpdate, Place::Other);
+                self.open.extend(to.map(|to| (to, Some(at))));
                 true
             }
-            FlowControl::Return => {
+            Flow::Return => {
                 self.returns = true;
                 false
             }
-            FlowControl::Exception => false,
-            FlowControl::Call if i.is_call_near() => {
+            Flow::Stop => false,
+            Flow::Call(to) => {
                 self.clobber(at);
-                let callee = self.callee(i.near_branch_target());
-                self.call(at, callee, i.ip()) && self.comes_back(&i)
+                let callee = self.callee(to);
+                self.call(at, callee, i.ip) && self.comes_back(&i)
             }
-            FlowControl::IndirectCall => {
+            Flow::IndirectCall => {
                 self.clobber(at);
                 match self.slot_of(&i) {
-                    Some(callee) => self.call(at, callee, i.ip()) && self.comes_back(&i),
+                    Some(callee) => self.call(at, callee, i.ip) && self.comes_back(&i),
                     None => {
                         // The call's target is searched for when the control flow is known.
                         self.pending.push(self.calls.len());
@@ -441,19 +397,18 @@ impl<'c> Build<'_, 'c, '_> {
                     }
                 }
             }
-            FlowControl::IndirectBranch => {
+            Flow::IndirectJump => {
                 match self.slot_of(&i) {
                     Some(callee) => {
-                        self.call(at, callee, i.ip());
+                        self.call(at, callee, i.ip);
                         self.tail(callee);
                     }
                     None => self.indirect.push(at),
                 }
                 false
             }
-            FlowControl::Interrupt if i.mnemonic() == Mnemonic::Int3 => false,
-            FlowControl::Interrupt | FlowControl::Call => {
-                self.find(i.ip(), Kind::SystemCall, Operand::None);
+            Flow::System => {
+                self.find(i.ip, Kind::SystemCall, Place::None);
                 true
             }
         }
@@ -461,19 +416,17 @@ impl<'c> Build<'_, 'c, '_> {
 
     /// The callee by the linkage table's word that a call or jump goes through.
     fn slot_of(&self, i: &Instruction) -> Option<Callee<'c>> {
-        if i.op0_kind() == OpKind::Memory && i.is_ip_rel_memory_operand() {
-            self.slot(i.ip_rel_memory_address())
-        } else {
-            None
-        }
+        let memory = i.memory.filter(|_| i.first == Operand::Memory)?;
+        self.slot(memory.global?)
     }
 
     /// Notes the effects of any call.
     fn clobber(&mut self, at: u32) {
-        self.handlers(self.ins[at as usize].instruction.ip());
-        let access = &mut self.ins[at as usize].access;
-        access.writes |= access::CLOBBERED;
-        access.reads |= access::ARGUMENTS;
+        self.handlers(self.ins[at as usize].instruction.ip);
+        let convention = self.code.convention();
+        let access = &mut self.ins[at as usize].instruction.access;
+        access.writes |= convention.clobbered;
+        access.reads |= convention.passed;
     }
 
     /// Whether the last call noted returns to code of this function.
@@ -488,29 +441,10 @@ impl<'c> Build<'_, 'c, '_> {
     /// Whether code of the function follows a call. A call at a function's end does not return.
     fn goes_on(&self, i: &Instruction) -> bool {
         let next = i.next_ip();
-        match self.code.function(i.ip()) {
-            Some(f) if f.end > f.start && i.ip() < f.end => next < f.end,
+        match self.code.function(i.ip) {
+            Some(f) if f.end > f.start && i.ip < f.end => next < f.end,
             _ => self.code.function(next).is_none_or(|f| f.start != next),
         }
-    }
-
-    /// Notes the synchronisation in a single instruction.
-    fn synchronisation(&mut self, i: &Instruction) {
-        let memory = operand(i);
-        let kind = match i.mnemonic() {
-            Mnemonic::Mfence | Mnemonic::Sfence | Mnemonic::Lfence | Mnemonic::Serialize => Kind::Fence,
-            Mnemonic::Pause | Mnemonic::Tpause | Mnemonic::Umwait | Mnemonic::Mwait | Mnemonic::Mwaitx => {
-                Kind::Wait
-            }
-            Mnemonic::Xchg if memory != Operand::None => Kind::AtomicUpdate,
-            Mnemonic::Aadd | Mnemonic::Aand | Mnemonic::Aor | Mnemonic::Axor => Kind::AtomicUpdate,
-            _ if i.has_lock_prefix() => match memory {
-                Operand::Stack => Kind::Fence,
-                _ => Kind::AtomicUpdate,
-            },
-            _ => return,
-        };
-        self.find(i.ip(), kind, memory);
     }
 
     /// Resolves indirect calls, and functions given to known ones, by values.
@@ -527,7 +461,8 @@ impl<'c> Build<'_, 'c, '_> {
                     _ => lost.push(i),
                 },
                 Callee::Known(_, known) => {
-                    for &register in known.callbacks {
+                    for &argument in known.callbacks {
+                        let register = self.code.convention().arguments[argument];
                         match values.register(register, call.at) {
                             Some(Value::Number(0)) => {}
                             Some(Value::Number(target)) => more.push((call.at, target)),
@@ -539,48 +474,48 @@ impl<'c> Build<'_, 'c, '_> {
             }
         }
         for i in lost {
-            self.find(i.ip(), Kind::IndirectCall, operand(&i));
+            self.find(i.ip, Kind::IndirectCall, place(&i));
         }
         for (number, target) in resolved {
             let (at, callee) = (self.calls[number].at, self.callee(target));
-            let address = self.ins[at as usize].instruction.ip();
+            let address = self.ins[at as usize].instruction.ip;
             self.call(at, callee, address);
             self.calls.swap_remove(number);
             // The call just noted replaces the unknown one.
         }
         for (at, target) in more {
             let callee = self.callee(target);
-            let address = self.ins[at as usize].instruction.ip();
+            let address = self.ins[at as usize].instruction.ip;
             self.call(at, callee, address);
         }
     }
 
     fn finish(mut self, graph: Graph) -> Body<'c> {
-        let frame =
-            self.ins.iter().filter(|one| one.access.writes & access::bit(Register::RBP) != 0).all(|one| {
-                let i = &one.instruction;
-                match i.mnemonic() {
-                    Mnemonic::Mov => i.op1_kind() == OpKind::Register && i.op1_register() == Register::RSP,
-                    Mnemonic::Lea => i.memory_base() == Register::RSP,
-                    Mnemonic::Pop | Mnemonic::Leave | Mnemonic::Enter => true,
-                    _ => false,
-                }
-            }) && self.ins.iter().any(|one| {
-                let i = &one.instruction;
-                matches!(i.mnemonic(), Mnemonic::Mov | Mnemonic::Lea) && i.op0_register() == Register::RBP
-            });
+        let register = self.code.convention().frame;
+        let sets_up = |i: &Instruction| match i.op {
+            Op::Move => i.second == Operand::Register(Register::STACK),
+            Op::Address => i.base() == Register::STACK,
+            _ => false,
+        };
+        let mut changes =
+            self.ins.iter().map(|one| &one.instruction).filter(|i| i.access.writes & register.bit() != 0);
+        let is_frame = changes.clone().all(|i| sets_up(i) || i.restores)
+            && changes.any(|i| sets_up(i) && i.target() == register);
+        let frame = is_frame.then_some(register);
         let mut stores = false;
         for one in &mut self.ins {
-            if frame && one.instruction.memory_base() == Register::RBP {
-                one.access.stores = false;
+            let i = &mut one.instruction;
+            if frame == Some(i.base()) {
+                i.access.stores = false;
             }
-            stores |= one.access.stores;
+            stores |= i.access.stores;
         }
         self.findings.sort_unstable();
         self.findings.dedup();
         let taken = self.ins.iter().filter_map(|one| taken(&one.instruction, frame)).collect();
         // Where the flow is lost, the function may return.
-        let lost = |f: &Finding| matches!(f.kind, Kind::IndirectJump | Kind::NotCode | Kind::Limit);
+        let lost =
+            |f: &Finding| matches!(f.kind, Kind::IndirectJump | Kind::NotCode | Kind::NotKnown | Kind::Limit);
         Body {
             returns: self.returns || self.findings.iter().any(lost),
             tails: self.tails,
@@ -595,21 +530,15 @@ impl<'c> Build<'_, 'c, '_> {
     }
 }
 
-/// The kind of an instruction's memory operand.
-pub(crate) fn operand(i: &Instruction) -> Operand {
-    let has_memory = (0..i.op_count()).any(|n| i.op_kind(n) == OpKind::Memory);
-    if !has_memory {
-        Operand::None
-    } else if i.is_ip_rel_memory_operand() {
-        Operand::Global(i.ip_rel_memory_address())
-    } else if i.memory_base() == Register::RSP {
-        Operand::Stack
-    } else if i.memory_base() == Register::None
-        && i.memory_index() == Register::None
-        && !matches!(i.memory_segment(), Register::FS | Register::GS)
-    {
-        Operand::Global(i.memory_displacement64())
-    } else {
-        Operand::Other
+/// The memory that an instruction works on.
+pub(crate) fn place(i: &Instruction) -> Place {
+    let Some(memory) = i.memory else { return Place::None };
+    match memory.global {
+        Some(address) => Place::Global(address),
+        None if memory.base == Register::STACK => Place::Stack,
+        None if memory.base == Register::NONE && memory.index == Register::NONE && !memory.own => {
+            Place::Global(memory.displacement)
+        }
+        None => Place::Other,
     }
 }

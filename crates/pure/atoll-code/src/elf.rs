@@ -14,7 +14,7 @@ use object::elf::{
 use object::pod;
 use object::read::elf::{Dyn as _, ElfFile64, FileHeader as _, ProgramHeader as _, Rela as _, Sym as _};
 
-use crate::input::{Function, Handlers, Object, Segment, Slot};
+use crate::input::{Function, Handlers, Object, Processor, Segment, Slot};
 use crate::unwind;
 
 /// The most symbols, relocations or functions of an object; a larger count is not believed.
@@ -28,6 +28,8 @@ pub type Words<'a> = Box<dyn Fn(u64) -> Option<u64> + 'a>;
 pub struct Image<'a> {
     /// The path.
     pub name: String,
+    /// The processor that its code is for.
+    pub processor: Processor,
     /// The address that its own addresses are relative to.
     pub base: u64,
     /// The address behind its last loaded byte.
@@ -66,7 +68,7 @@ pub enum NotAnImage {
     #[error("not an ELF file this can read: {0}")]
     Malformed(#[from] object::Error),
     /// The code is for another processor.
-    #[error("the file's code is for another processor than x86-64: it cannot be disassembled here")]
+    #[error("the file's code is neither for x86-64 nor for aarch64: it cannot be disassembled here")]
     OtherProcessor,
 }
 
@@ -75,11 +77,13 @@ pub enum NotAnImage {
 pub fn file<'a>(name: &str, bytes: &'a [u8], base: u64) -> Result<Image<'a>, NotAnImage> {
     let elf = ElfFile64::<Le>::parse(bytes)?;
     let header: &FileHeader64<Le> = elf.elf_header();
-    if header.e_machine(Le) != elf::EM_X86_64 {
-        return Err(NotAnImage::OtherProcessor);
-    }
+    let processor = match header.e_machine(Le) {
+        elf::EM_X86_64 => Processor::X86_64,
+        elf::EM_AARCH64 => Processor::Aarch64,
+        _ => return Err(NotAnImage::OtherProcessor),
+    };
     let base = if header.e_type(Le) == elf::ET_EXEC { 0 } else { base };
-    let mut image = Image { name: name.to_string(), base, ..Image::default() };
+    let mut image = Image { name: name.to_string(), processor, base, ..Image::default() };
     for h in header.program_headers(Le, bytes)? {
         let address = base.wrapping_add(h.p_vaddr(Le));
         match h.p_type(Le) {
@@ -249,7 +253,15 @@ pub fn link<'a>(images: Vec<Image<'a>>) -> Vec<Object<'a>> {
             let segments = constant
                 .map(|p| Segment { address: p.address, bytes: p.bytes, executable: p.executable })
                 .collect();
-            Object { name: image.name, base: image.base, end: image.end, segments, slots, functions }
+            Object {
+                name: image.name,
+                processor: image.processor,
+                base: image.base,
+                end: image.end,
+                segments,
+                slots,
+                functions,
+            }
         })
         .collect()
 }
@@ -313,6 +325,38 @@ impl<'a> Tables<'a> {
     }
 }
 
+/// What the dynamic linker writes into a word.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Relocation {
+    /// The base plus a number.
+    Relative,
+    /// The function that another one chooses.
+    Chosen,
+    /// A symbol's address, for access or for calls.
+    Data,
+    Call,
+    /// A symbol's address plus a number.
+    Pointer,
+}
+
+impl Relocation {
+    fn of(number: elf::RelocationType, processor: Processor) -> Option<Relocation> {
+        Some(match (processor, number) {
+            (Processor::X86_64, elf::R_X86_64_RELATIVE) => Relocation::Relative,
+            (Processor::X86_64, elf::R_X86_64_IRELATIVE) => Relocation::Chosen,
+            (Processor::X86_64, elf::R_X86_64_GLOB_DAT) => Relocation::Data,
+            (Processor::X86_64, elf::R_X86_64_JUMP_SLOT) => Relocation::Call,
+            (Processor::X86_64, elf::R_X86_64_64) => Relocation::Pointer,
+            (Processor::Aarch64, elf::R_AARCH64_RELATIVE) => Relocation::Relative,
+            (Processor::Aarch64, elf::R_AARCH64_IRELATIVE) => Relocation::Chosen,
+            (Processor::Aarch64, elf::R_AARCH64_GLOB_DAT) => Relocation::Data,
+            (Processor::Aarch64, elf::R_AARCH64_JUMP_SLOT) => Relocation::Call,
+            (Processor::Aarch64, elf::R_AARCH64_ABS64) => Relocation::Pointer,
+            _ => return None,
+        })
+    }
+}
+
 /// The slot that a relocation fills.
 fn slot<'a>(
     image: &Image<'a>,
@@ -326,24 +370,24 @@ fn slot<'a>(
     let constant = (image.relocated.0..image.relocated.1).contains(&address);
     // The slot's present value, if that is code of any object.
     let held = || image.words.as_ref()?(address).filter(|&value| is_code(value));
-    match relocation.r_type(Le, false) {
-        elf::R_X86_64_RELATIVE if constant => {
+    match Relocation::of(relocation.r_type(Le, false), image.processor)? {
+        Relocation::Relative if constant => {
             let target = image.base.wrapping_add_signed(addend);
             is_code(target).then_some(Slot { address, name: None, target: Some(target) })
         }
-        elf::R_X86_64_IRELATIVE => Some(Slot { address, name: None, target: held() }),
-        kind @ (elf::R_X86_64_GLOB_DAT | elf::R_X86_64_JUMP_SLOT | elf::R_X86_64_64) => {
-            if kind == elf::R_X86_64_64 && !constant {
+        Relocation::Chosen => Some(Slot { address, name: None, target: held() }),
+        kind @ (Relocation::Data | Relocation::Call | Relocation::Pointer) => {
+            if kind == Relocation::Pointer && !constant {
                 return None;
             }
             let symbol = tables.symbols.get(relocation.r_sym(Le, false) as usize)?;
             let name = tables.name(image, symbol);
             // The linker's value is the truth, but a slot for calls points into its own object until it is bound.
-            let bound = held().filter(|&to| kind == elf::R_X86_64_GLOB_DAT || image.bytes(to).is_none());
+            let bound = held().filter(|&to| kind == Relocation::Data || image.bytes(to).is_none());
             let target = match name.and_then(|n| exports.get(n)) {
                 _ if bound.is_some() => bound,
                 Some(export) if export.chooses => None,
-                Some(export) => Some(export.address.wrapping_add_signed(if kind == elf::R_X86_64_64 {
+                Some(export) => Some(export.address.wrapping_add_signed(if kind == Relocation::Pointer {
                     addend
                 } else {
                     0

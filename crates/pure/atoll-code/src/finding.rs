@@ -7,9 +7,10 @@ use std::fmt;
 /// The kinds of findings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
-    /// A locked read-modify-write, an exchange with memory, or a transaction.
+    /// A locked read-modify-write, an exchange with memory, an exclusive load or store, or a transaction.
     AtomicUpdate,
-    /// A fence: `mfence`, `sfence`, `lfence`, or a locked operation on the stack.
+    /// A fence: `mfence`, `dmb` and their like, a locked operation on the stack, or on aarch64 a load or store that orders others, by which
+    /// acquire and release are made there.
     Fence,
     /// A call of a library function that synchronises through memory of the program, such as a pthread lock.
     SynchronisingCall,
@@ -27,6 +28,8 @@ pub enum Kind {
     SystemCall,
     /// Code that is missing or is not an instruction.
     NotCode,
+    /// An instruction of which it is not known what it does.
+    NotKnown,
     /// The limit on work was reached here.
     Limit,
 }
@@ -51,6 +54,7 @@ impl fmt::Display for Kind {
             Kind::UnresolvedCall => "a call of an unknown function",
             Kind::SystemCall => "a system call",
             Kind::NotCode => "no code",
+            Kind::NotKnown => "an instruction that is not known",
             Kind::Limit => "the limit of what is followed",
         })
     }
@@ -58,7 +62,7 @@ impl fmt::Display for Kind {
 
 /// The memory of a finding, where that is easily known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Operand {
+pub enum Place {
     /// No memory.
     None,
     /// The worker's own stack.
@@ -77,7 +81,7 @@ pub struct Finding {
     /// The finding's kind.
     pub kind: Kind,
     /// The memory it works on.
-    pub operand: Operand,
+    pub operand: Place,
 }
 
 /// The consequence for the protocol.

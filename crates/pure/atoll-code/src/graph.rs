@@ -2,10 +2,8 @@
 //!
 //! Made by `body`; `value` asks for definitions anywhere, `loops` for those within a loop.
 
-use iced_x86::FlowControl;
-
-use crate::access::Registers;
 use crate::body::Ins;
+use crate::isa::{Flow, Registers};
 use crate::reach::Budget;
 
 /// The number that stands for no instruction.
@@ -55,7 +53,7 @@ impl Graph {
         }
         for (at, one) in ins.iter().enumerate() {
             // A branch that leaves the function ends its block, too, though its jump is not known here.
-            jumping[at] |= one.instruction.flow_control() == FlowControl::ConditionalBranch;
+            jumping[at] |= matches!(one.instruction.flow, Flow::Branch(_));
             if let Some(next) = ins.get(one.next as usize).map(|_| one.next as usize) {
                 entries[next] += 1;
                 leads[next] |= jumping[at] || entries[next] > 1;
@@ -69,7 +67,7 @@ impl Graph {
             loop {
                 places[at] = (blocks.len() as u32, block.ins.len() as u32);
                 block.ins.push(at as u32);
-                block.writes |= ins[at].access.writes;
+                block.writes |= ins[at].instruction.access.writes;
                 let next = ins[at].next as usize;
                 if next >= ins.len() || leads[next] {
                     break;
@@ -99,16 +97,8 @@ impl Graph {
     }
 
     fn find_ends(&mut self, ins: &[Ins]) {
-        let gives_up = |flow| {
-            matches!(
-                flow,
-                FlowControl::Call
-                    | FlowControl::IndirectCall
-                    | FlowControl::Exception
-                    | FlowControl::Interrupt
-            )
-        };
-        let last = |block: &Block| block.ins.last().map(|&at| ins[at as usize].instruction.flow_control());
+        let gives_up = |flow| matches!(flow, Flow::Call(_) | Flow::IndirectCall | Flow::Stop | Flow::System);
+        let last = |block: &Block| block.ins.last().map(|&at| ins[at as usize].instruction.flow);
         let ends = |block: &Block| block.next.is_empty() && !last(block).is_some_and(gives_up);
         let mut open: Vec<usize> = (0..self.blocks.len()).filter(|&at| ends(&self.blocks[at])).collect();
         while let Some(at) = open.pop() {

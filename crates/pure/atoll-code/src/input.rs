@@ -2,11 +2,34 @@
 //!
 //! Made by [`crate::elf`]; read by everything else here.
 
+/// A kind of processor whose code can be examined.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Processor {
+    /// 64-bit x86.
+    X86_64,
+    /// 64-bit Arm.
+    Aarch64,
+}
+
+impl Processor {
+    /// The kind that this program itself runs on.
+    pub const HERE: Processor =
+        if cfg!(target_arch = "aarch64") { Processor::Aarch64 } else { Processor::X86_64 };
+}
+
+impl Default for Processor {
+    fn default() -> Processor {
+        Processor::HERE
+    }
+}
+
 /// A loaded object: the executable or a shared library.
 #[derive(Debug, Clone, Default)]
 pub struct Object<'a> {
     /// The path or file name; empty for the executable of a running process.
     pub name: String,
+    /// The processor that its code is for.
+    pub processor: Processor,
     /// The address it is loaded to, to which its own addresses are relative.
     pub base: u64,
     /// The address behind its last loaded byte.

@@ -2,8 +2,6 @@
 //!
 //! Read by `body` for every call that leaves an object. A function whose name is not here is followed into its library.
 
-use iced_x86::Register;
-
 /// The effect of calling a known function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Effect {
@@ -29,8 +27,8 @@ pub(crate) struct Known {
     pub(crate) writes: bool,
     /// Whether its result depends on memory of the program.
     pub(crate) reads: bool,
-    /// The registers that hold functions which it calls.
-    pub(crate) callbacks: &'static [Register],
+    /// The numbers of its arguments, from 0, that are functions which it calls.
+    pub(crate) callbacks: &'static [usize],
 }
 
 const PURE: &str = "acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh erf erfc exp exp10 exp2 expm1 fabs fdim \
@@ -135,7 +133,6 @@ pub(crate) fn is_system_library(path: &str) -> bool {
 
 /// The known properties of a function.
 pub(crate) fn lookup(name: &str) -> Option<Known> {
-    use Register::{R8, R9, RCX, RDI, RDX};
     let openmp = |callbacks| Some(Known { effect: Effect::OpenMp, writes: true, reads: false, callbacks });
     let calling = |callbacks| Some(Known { effect: Effect::Plain, writes: true, reads: true, callbacks });
     let plain = |effect| {
@@ -144,17 +141,17 @@ pub(crate) fn lookup(name: &str) -> Option<Known> {
         Some(Known { effect, writes, reads, callbacks: &[] })
     };
     if name.starts_with("GOMP_parallel") && name != "GOMP_parallel_end" || name == "GOMP_teams_reg" {
-        return openmp(&[RDI]);
+        return openmp(&[0]);
     }
     match name {
-        "GOMP_task" | "GOMP_taskloop" | "GOMP_taskloop_ull" => return openmp(&[RDI, RDX]),
-        "__kmpc_fork_call" | "__kmpc_fork_teams" | "__kmpc_fork_call_if" => return openmp(&[RDX]),
-        "__kmpc_omp_task_alloc" | "__kmpc_omp_target_task_alloc" => return openmp(&[R9]),
-        "__kmpc_reduce" | "__kmpc_reduce_nowait" => return openmp(&[R9]),
-        "__kmpc_copyprivate" => return openmp(&[R8]),
-        "qsort" | "qsort_r" => return calling(&[RCX]),
-        "bsearch" => return calling(&[R8]),
-        "atexit" => return calling(&[RDI]),
+        "GOMP_task" | "GOMP_taskloop" | "GOMP_taskloop_ull" => return openmp(&[0, 2]),
+        "__kmpc_fork_call" | "__kmpc_fork_teams" | "__kmpc_fork_call_if" => return openmp(&[2]),
+        "__kmpc_omp_task_alloc" | "__kmpc_omp_target_task_alloc" => return openmp(&[5]),
+        "__kmpc_reduce" | "__kmpc_reduce_nowait" => return openmp(&[5]),
+        "__kmpc_copyprivate" => return openmp(&[4]),
+        "qsort" | "qsort_r" => return calling(&[3]),
+        "bsearch" => return calling(&[4]),
+        "atexit" => return calling(&[0]),
         _ => {}
     }
     // clang's flush, and its atomics of unusual types, work on the program's memory at the place of the call.

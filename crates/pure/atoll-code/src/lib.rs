@@ -9,16 +9,18 @@
 //! something cannot be followed or proved the verdict is [`Verdict::Unknown`], with the reason. [`elf`] makes objects from an
 //! ELF file or a process's memory, [`loaded`] from the running process; [`link_map`] compares the objects of two nodes.
 //!
+//! Code of x86-64 and of aarch64 is examined, whatever this machine is: `isa` brings the instructions of both into one form.
+//!
 //! Everything but [`loaded`] is pure: bytes in, answers out, with bounded work whatever the bytes are.
 //!
 //! Source: the design's trap 20. The published systems do not mention the problem.
 
-mod access;
 mod body;
 pub mod elf;
 mod finding;
 mod graph;
 mod input;
+mod isa;
 mod known;
 pub mod link_map;
 pub mod loaded;
@@ -29,8 +31,8 @@ mod table;
 mod unwind;
 mod value;
 
-pub use finding::{Finding, Kind, Operand, Verdict};
-pub use input::{Function, Handlers, Object, Segment, Slot};
+pub use finding::{Finding, Kind, Place, Verdict};
+pub use input::{Function, Handlers, Object, Processor, Segment, Slot};
 pub use known::Effect;
 pub use phases::Phase;
 pub use reach::{Code, Limits, Reach};

@@ -8,7 +8,7 @@
 use std::ffi::{CStr, c_int, c_void};
 
 use crate::elf::{self, Image, Part};
-use crate::input::Function;
+use crate::input::{Function, Processor};
 use crate::link_map::Library;
 use crate::reach::Code;
 
@@ -138,6 +138,7 @@ impl<'a> Loaded<'a> {
             .collect();
         Image {
             name: self.name.clone(),
+            processor: Processor::HERE,
             base: self.base,
             end: self.end(),
             parts: parts.collect(),

@@ -8,11 +8,9 @@
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use iced_x86::{FlowControl, Instruction, Mnemonic, OpKind, Register};
-
-use crate::access::{Registers, bit};
 use crate::body::{self, Body, Callee};
-use crate::finding::{Finding, Kind, Operand};
+use crate::finding::{Finding, Kind, Place};
+use crate::isa::{Flow, Instruction, Memory, Op, Operand, Register, Registers};
 use crate::reach::{Budget, Code};
 
 /// The most loops of one function that are examined.
@@ -27,6 +25,8 @@ pub(crate) struct CallEffect {
     pub(crate) stores: bool,
     /// Whether it may read memory that other workers write.
     pub(crate) loads: bool,
+    /// The registers that it may change: compilers know those of functions beside.
+    pub(crate) writes: Registers,
 }
 
 /// Adds the loops of a function that wait, or may wait, to the findings.
@@ -40,7 +40,7 @@ pub(crate) fn waits(
     if search(code, body, effect, budget, findings).is_none()
         && let Some(first) = body.ins.first()
     {
-        findings.push(Finding { address: first.instruction.ip(), kind: Kind::Limit, operand: Operand::None });
+        findings.push(Finding { address: first.instruction.ip, kind: Kind::Limit, operand: Place::None });
     }
 }
 
@@ -60,8 +60,11 @@ fn search(
     for call in &body.calls {
         let new = effect(&call.callee);
         let old = &mut effects[call.at as usize];
-        let both =
-            old.map_or(new, |o| CallEffect { stores: o.stores || new.stores, loads: o.loads || new.loads });
+        let both = old.map_or(new, |o| CallEffect {
+            stores: o.stores || new.stores,
+            loads: o.loads || new.loads,
+            writes: o.writes | new.writes,
+        });
         *old = Some(both);
     }
     let quiet: Vec<bool> = body
@@ -70,7 +73,8 @@ fn search(
         .iter()
         .map(|block| {
             block.ins.iter().all(|&at| {
-                !body.ins[at as usize].access.stores && effects[at as usize].is_none_or(|e| !e.stores)
+                !body.ins[at as usize].instruction.access.stores
+                    && effects[at as usize].is_none_or(|e| !e.stores)
             })
         })
         .collect();
@@ -205,10 +209,8 @@ impl<'b, 'c, 'a> Loop<'b, 'c, 'a> {
         blocks: &'b [u32],
     ) -> Loop<'b, 'c, 'a> {
         let mut within = vec![false; body.graph.blocks.len()];
-        let mut writes = 0;
         for &block in blocks {
             within[block as usize] = true;
-            writes |= body.graph.blocks[block as usize].writes;
         }
         let mut one = Loop {
             code,
@@ -216,18 +218,19 @@ impl<'b, 'c, 'a> Loop<'b, 'c, 'a> {
             effects,
             blocks,
             within,
-            writes,
+            writes: 0,
             written: HashSet::new(),
             stores: HashMap::new(),
             writes_memory: false,
             calls_writer: false,
         };
+        one.writes = one.instructions().fold(0, |set, at| set | one.writes_of(at));
         for at in one.instructions() {
             let ins = &body.ins[at as usize];
-            one.writes_memory |= ins.access.stores;
+            one.writes_memory |= ins.instruction.access.stores;
             one.calls_writer |= effects[at as usize].is_some_and(|e| e.stores);
-            if writes_operand(&ins.instruction) {
-                one.stores.entry(ins.instruction.memory_displacement64()).or_default().push(at);
+            if ins.instruction.writes_memory {
+                one.stores.entry(ins.instruction.displacement()).or_default().push(at);
                 one.written.extend(one.simple_place(&ins.instruction));
             }
         }
@@ -243,12 +246,21 @@ impl<'b, 'c, 'a> Loop<'b, 'c, 'a> {
     /// The stores to the place of this name that the instruction `reader` reads.
     fn stores_to(&self, name: u64, reader: &Instruction, budget: &mut Budget) -> Option<Vec<u32>> {
         let mut found = Vec::new();
-        for &at in self.stores.get(&reader.memory_displacement64()).into_iter().flatten() {
+        for &at in self.stores.get(&reader.displacement()).into_iter().flatten() {
             if self.place(at, DEPTH, budget)? == Some(name) {
                 found.push(at);
             }
         }
         Some(found)
+    }
+
+    /// The registers that an instruction writes, a call only those that what it calls does.
+    fn writes_of(&self, at: u32) -> Registers {
+        let writes = self.instruction(at).access.writes;
+        match self.effects[at as usize] {
+            Some(effect) => writes & (effect.writes | !self.code.convention().clobbered),
+            None => writes,
+        }
     }
 
     fn instruction(&self, at: u32) -> &'b Instruction {
@@ -295,8 +307,8 @@ impl<'b, 'c, 'a> Loop<'b, 'c, 'a> {
         if progress && (private || checks) {
             return Some(None);
         }
-        let operand = if private { Operand::Stack } else { body::operand(i) };
-        Some(Some(Waiting { finding: Finding { address: i.ip(), kind, operand }, counts: progress }))
+        let operand = if private { Place::Stack } else { body::place(i) };
+        Some(Some(Waiting { finding: Finding { address: i.ip, kind, operand }, counts: progress }))
     }
 
     /// The origin of the value that the branch at a block's end tests.
@@ -339,21 +351,24 @@ impl<'b, 'c, 'a> Loop<'b, 'c, 'a> {
     fn sources(&self, at: u32, sources: &mut Vec<u32>, budget: &mut Budget) -> Option<Test> {
         let ins = &self.body.ins[at as usize];
         if let Some(effect) = self.effects[at as usize]
-            && matches!(ins.instruction.flow_control(), FlowControl::Call | FlowControl::IndirectCall)
+            && ins.instruction.is_call()
         {
             if effect.stores {
                 return Some(Test::Progress);
             }
             let first = sources.len();
-            self.makers(at, ins.access.reads, sources, budget)?;
+            self.makers(at, ins.instruction.access.reads, sources, budget)?;
             // Registers that the last call left are no arguments of this one.
             let mut kept = sources.split_off(first);
             kept.retain(|&source| self.effects[source as usize].is_none());
             sources.append(&mut kept);
             return Some(if effect.loads { Test::Poll(at) } else { Test::Constant });
         }
-        self.makers(at, ins.access.reads, sources, budget)?;
-        if !ins.access.loads || !reads_operand(&ins.instruction) {
+        if ins.instruction.opaque {
+            return Some(Test::Poll(at));
+        }
+        self.makers(at, ins.instruction.access.reads, sources, budget)?;
+        if !ins.instruction.access.loads || !ins.instruction.reads_memory {
             return Some(Test::Constant);
         }
         let place = self.place(at, DEPTH, budget)?;
@@ -369,10 +384,11 @@ impl<'b, 'c, 'a> Loop<'b, 'c, 'a> {
             }
         }
         let i = &ins.instruction;
-        if i.is_ip_rel_memory_operand() && self.code.constant::<1>(i.ip_rel_memory_address()).is_some() {
+        let global = i.memory.and_then(|memory| memory.global);
+        if global.is_some_and(|address| self.code.table(address).is_some()) {
             return Some(Test::Constant);
         }
-        if self.body.is_private(i) {
+        if self.body.is_private(i) || self.is_on_stack(at, budget)? {
             // The variable is the worker's own: others can write it only through its address, and most likely this loop does.
             return Some(match (self.body.is_taken(i), self.only_looks()) {
                 (false, _) => Test::Constant,
@@ -383,6 +399,22 @@ impl<'b, 'c, 'a> Loop<'b, 'c, 'a> {
         Some(Test::Poll(at))
     }
 
+    /// Whether an instruction's memory is addressed by a register that can only hold an address of the worker's own stack.
+    fn is_on_stack(&self, at: u32, budget: &mut Budget) -> Option<bool> {
+        let base = self.instruction(at).base().bit();
+        if base == 0 {
+            return Some(false);
+        }
+        let writes = |i: u32| self.writes_of(i) & base != 0;
+        let made = self.body.graph.definitions(None, at, &|b| b.writes & base != 0, &writes, budget)?;
+        let of_stack = |&maker: &u32| {
+            let i = self.instruction(maker);
+            let index = i.memory.map_or(Register::NONE, |memory| memory.index);
+            i.op == Op::Address && index == Register::NONE && self.body.is_private(i)
+        };
+        Some(!made.outside && !made.found.is_empty() && made.found.iter().all(of_stack))
+    }
+
     /// The instructions of the loop that produced the values of these registers for an instruction.
     fn makers(
         &self,
@@ -391,12 +423,12 @@ impl<'b, 'c, 'a> Loop<'b, 'c, 'a> {
         sources: &mut Vec<u32>,
         budget: &mut Budget,
     ) -> Option<()> {
-        const RETURNED: Registers = 1 | 1 << 2 | 0b11 << 16 | 1 << 57;
+        let returned = self.code.convention().returned;
         let mut left = registers & self.writes;
         while left != 0 {
             let one = left & left.wrapping_neg();
             left &= left - 1;
-            let writes = |i: u32| self.body.ins[i as usize].access.writes & one != 0;
+            let writes = |i: u32| self.writes_of(i) & one != 0;
             let made = self.body.graph.definitions(
                 Some(&self.within),
                 at,
@@ -406,9 +438,9 @@ impl<'b, 'c, 'a> Loop<'b, 'c, 'a> {
             )?;
             for source in made.found {
                 // The value that a call leaves in other registers is undefined.
-                let call = self.effects[source as usize].is_some() && self.instruction(source).is_call_near();
-                let indirect = self.instruction(source).is_call_near_indirect();
-                if one & RETURNED != 0 || !(call || indirect) {
+                let i = self.instruction(source);
+                let call = self.effects[source as usize].is_some() && matches!(i.flow, Flow::Call(_));
+                if one & returned != 0 || !(call || i.flow == Flow::IndirectCall) {
                     sources.push(source);
                 }
             }
@@ -418,13 +450,12 @@ impl<'b, 'c, 'a> Loop<'b, 'c, 'a> {
 
     /// A name for the place of a memory operand that is the same in all rounds, if no register in it changes.
     fn simple_place(&self, i: &Instruction) -> Option<u64> {
-        let (base, index) = (i.memory_base(), i.memory_index());
-        if (bit(base) | bit(index)) & self.writes != 0 && !i.is_ip_rel_memory_operand() {
+        let memory = i.memory?;
+        if (memory.base.bit() | memory.index.bit()) & self.writes != 0 && memory.global.is_none() {
             return None;
         }
-        let part =
-            |register| if register == Register::None { 0 } else { named(&("register", register as u32)) };
-        Some(place_name(i, part(base), part(index)))
+        let part = |register| if register == Register::NONE { 0 } else { named(&("register", register)) };
+        Some(place_name(&memory, part(memory.base), part(memory.index)))
     }
 
     /// A name for the place of a memory operand, also where the address is computed in the loop from values that do not change.
@@ -434,28 +465,29 @@ impl<'b, 'c, 'a> Loop<'b, 'c, 'a> {
         if let Some(name) = self.simple_place(i) {
             return Some(Some(name));
         }
+        let Some(memory) = i.memory else { return Some(None) };
         let mut parts = [0; 2];
-        for (part, register) in parts.iter_mut().zip([i.memory_base(), i.memory_index()]) {
-            if register != Register::None {
+        for (part, register) in parts.iter_mut().zip([memory.base, memory.index]) {
+            if register != Register::NONE {
                 match self.held(register, at, depth, budget)? {
                     Some(name) => *part = name,
                     None => return Some(None),
                 }
             }
         }
-        Some(Some(place_name(i, parts[0], parts[1])))
+        Some(Some(place_name(&memory, parts[0], parts[1])))
     }
 
     /// A name for the value of a register, if that is the same in all rounds.
     fn held(&self, register: Register, at: u32, depth: u32, budget: &mut Budget) -> Option<Option<u64>> {
-        let set = bit(register);
+        let set = register.bit();
         if set & self.writes == 0 {
-            return Some(Some(named(&("register", register.full_register() as u32))));
+            return Some(Some(named(&("register", register))));
         }
         if depth == 0 {
             return Some(None);
         }
-        let writes = |i: u32| self.body.ins[i as usize].access.writes & set != 0;
+        let writes = |i: u32| self.writes_of(i) & set != 0;
         let made =
             self.body.graph.definitions(Some(&self.within), at, &|b| b.writes & set != 0, &writes, budget)?;
         let &[maker] = &made.found[..] else { return Some(None) };
@@ -463,38 +495,41 @@ impl<'b, 'c, 'a> Loop<'b, 'c, 'a> {
             return Some(None);
         }
         let i = self.instruction(maker);
-        let opcode = i.code() as u32;
-        Some(match (i.mnemonic(), i.op1_kind()) {
-            (Mnemonic::Mov, OpKind::Register) => self.held(i.op1_register(), maker, depth - 1, budget)?,
-            (Mnemonic::Mov | Mnemonic::Movsxd, OpKind::Memory) => {
+        let code = i.code;
+        Some(match (i.op, i.second) {
+            (Op::Number(number), _) => Some(named(&("number", number))),
+            (Op::Move, Operand::Register(from)) => self.held(from, maker, depth - 1, budget)?,
+            (Op::Move | Op::MoveSigned, Operand::Memory) => {
                 let stored = self.simple_place(i).is_some_and(|name| self.written.contains(&name));
                 if stored {
                     None
                 } else {
-                    self.place(maker, depth - 1, budget)?.map(|name| named(&("load", opcode, name)))
+                    self.place(maker, depth - 1, budget)?.map(|name| named(&("load", code, name)))
                 }
             }
-            (Mnemonic::Movsxd, OpKind::Register) => {
-                self.held(i.op1_register(), maker, depth - 1, budget)?.map(|name| named(&(opcode, name)))
+            (Op::MoveSigned, Operand::Register(from)) => {
+                self.held(from, maker, depth - 1, budget)?.map(|name| named(&(code, name)))
             }
-            (Mnemonic::Cdqe, _) => {
-                self.held(Register::RAX, maker, depth - 1, budget)?.map(|name| named(&(opcode, name)))
-            }
-            (Mnemonic::Lea, _) => self.place(maker, depth - 1, budget)?.map(|name| named(&("address", name))),
-            (Mnemonic::Add, OpKind::Register) => {
-                let left = self.held(i.op0_register(), maker, depth - 1, budget)?;
-                let right = self.held(i.op1_register(), maker, depth - 1, budget)?;
+            (Op::Address, _) => self.place(maker, depth - 1, budget)?.map(|name| named(&("address", name))),
+            (Op::Add(Operand::Register(left), Operand::Register(right)), _) => {
+                let left = self.held(left, maker, depth - 1, budget)?;
+                let right = self.held(right, maker, depth - 1, budget)?;
                 // The sum is the same in either order.
-                left.zip(right).map(|(a, b)| named(&(opcode, a.min(b), a.max(b))))
+                left.zip(right).map(|(a, b)| named(&(code, a.min(b), a.max(b))))
             }
-            (Mnemonic::Add | Mnemonic::Shl | Mnemonic::Sal | Mnemonic::Imul, _) if i.op_count() == 2 => {
-                match i.try_immediate(1) {
-                    Ok(number) => self
-                        .held(i.op0_register(), maker, depth - 1, budget)?
-                        .map(|name| named(&(opcode, name, number))),
-                    Err(_) => None,
-                }
+            (
+                Op::Add(Operand::Register(left), Operand::Part { register: right, bytes, signed, shift }),
+                _,
+            ) => {
+                let left = self.held(left, maker, depth - 1, budget)?;
+                let right = self.held(right, maker, depth - 1, budget)?;
+                left.zip(right).map(|(a, b)| named(&(code, a, b, bytes, signed, shift)))
             }
+            (
+                Op::Add(Operand::Register(from), Operand::Number(number))
+                | Op::Scale(Operand::Register(from), number),
+                _,
+            ) => self.held(from, maker, depth - 1, budget)?.map(|name| named(&(code, name, number))),
             _ => None,
         })
     }
@@ -506,31 +541,10 @@ fn named(what: &impl Hash) -> u64 {
     hasher.finish()
 }
 
-fn place_name(i: &Instruction, base: u64, index: u64) -> u64 {
-    if i.is_ip_rel_memory_operand() {
-        return named(&("global", i.ip_rel_memory_address()));
+fn place_name(memory: &Memory, base: u64, index: u64) -> u64 {
+    if let Some(address) = memory.global {
+        return named(&("global", address));
     }
-    let scale = if i.memory_index() == Register::None { 0 } else { i.memory_index_scale() };
-    named(&("memory", base, index, scale, i.memory_displacement64(), i.memory_segment() as u32))
-}
-
-/// Whether the instruction reads a memory operand.
-fn reads_operand(i: &Instruction) -> bool {
-    let memory = (0..i.op_count()).any(|n| i.op_kind(n) == OpKind::Memory);
-    memory && i.mnemonic() != Mnemonic::Lea
-}
-
-/// Whether the instruction writes a memory operand.
-fn writes_operand(i: &Instruction) -> bool {
-    i.op_count() > 0
-        && i.op0_kind() == OpKind::Memory
-        && !matches!(
-            i.mnemonic(),
-            Mnemonic::Cmp
-                | Mnemonic::Test
-                | Mnemonic::Bt
-                | Mnemonic::Push
-                | Mnemonic::Ucomisd
-                | Mnemonic::Nop
-        )
+    let scale = if memory.index == Register::NONE { 0 } else { memory.scale };
+    named(&("memory", base, index, scale, memory.displacement, memory.space))
 }

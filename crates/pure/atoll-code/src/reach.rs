@@ -5,10 +5,11 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::body::{Body, Callee};
-use crate::finding::{Finding, Kind, Operand, Verdict};
-use crate::input::{Function, Object};
+use crate::finding::{Finding, Kind, Place, Verdict};
+use crate::input::{Function, Object, Processor};
+use crate::isa::{Convention, Registers};
 use crate::known::Effect;
-use crate::loops;
+use crate::loops::{self, CallEffect};
 use crate::phases::{self, Phase};
 
 /// The work after which [`Kind::Limit`] is found.
@@ -68,6 +69,7 @@ pub struct Code<'a> {
     /// The segments: start, end, object, segment; sorted by start.
     stretches: Vec<(u64, u64, usize, usize)>,
     limits: Limits,
+    convention: &'static Convention,
 }
 
 impl<'a> Code<'a> {
@@ -92,12 +94,24 @@ impl<'a> Code<'a> {
             }
         }
         stretches.sort_unstable();
-        Code { objects, stretches, limits: Limits::default() }
+        let processor = objects.first().map_or(Processor::HERE, |object| object.processor);
+        let convention = processor.isa().convention();
+        Code { objects, stretches, limits: Limits::default(), convention }
     }
 
     /// The code with other limits.
     pub fn with_limits(self, limits: Limits) -> Code<'a> {
         Code { limits, ..self }
+    }
+
+    /// The processor that the code is for: that of the first object.
+    pub fn processor(&self) -> Processor {
+        self.objects.first().map_or(Processor::HERE, |object| object.processor)
+    }
+
+    /// What the processor's calling convention says of registers.
+    pub(crate) fn convention(&self) -> &'static Convention {
+        self.convention
     }
 
     /// The objects given.
@@ -136,11 +150,6 @@ impl<'a> Code<'a> {
         self.bytes(address, false)
     }
 
-    /// A constant of `N` bytes.
-    pub(crate) fn constant<const N: usize>(&self, address: u64) -> Option<[u8; N]> {
-        self.bytes(address, false)?.first_chunk().copied()
-    }
-
     /// The slot at this address.
     pub(crate) fn slot(&self, address: u64) -> Option<&crate::input::Slot<'a>> {
         self.objects.iter().find_map(|object| {
@@ -177,9 +186,9 @@ impl<'a> Code<'a> {
     /// A finding as a sentence without a full stop.
     pub fn sentence(&self, finding: &Finding) -> String {
         let place = match finding.operand {
-            Operand::Global(address) => format!(" of the global at {}", self.describe(address)),
-            Operand::Stack => " on the stack".to_string(),
-            Operand::None | Operand::Other => String::new(),
+            Place::Global(address) => format!(" of the global at {}", self.describe(address)),
+            Place::Stack => " on the stack".to_string(),
+            Place::None | Place::Other => String::new(),
         };
         format!("{} has {}{place}", self.describe(finding.address), finding.kind)
     }
@@ -212,7 +221,7 @@ impl<'a> Code<'a> {
                 continue;
             }
             if bodies.len() >= self.limits.functions || budget.instructions == 0 {
-                findings.push(Finding { address: start, kind: Kind::Limit, operand: Operand::None });
+                findings.push(Finding { address: start, kind: Kind::Limit, operand: Place::None });
                 break;
             }
             let body = Body::new(self, start, &ending, &mut budget);
@@ -230,14 +239,18 @@ impl<'a> Code<'a> {
             bodies.push(body);
         }
         let stores = stores(&bodies, &index);
+        let clobbered = self.convention.clobbered;
+        let writes = writes(&bodies, &index, self.convention);
         for body in &bodies {
             let effect = |callee: &Callee<'_>| match callee {
                 Callee::Function(target) => match index.get(target) {
-                    Some(&at) => loops::CallEffect { stores: stores[at], loads: true },
-                    None => loops::CallEffect { stores: true, loads: true },
+                    Some(&at) => CallEffect { stores: stores[at], loads: true, writes: writes[at] },
+                    None => CallEffect { stores: true, loads: true, writes: clobbered },
                 },
-                Callee::Known(_, known) => loops::CallEffect { stores: known.writes, loads: known.reads },
-                Callee::Unknown => loops::CallEffect { stores: true, loads: true },
+                Callee::Known(_, known) => {
+                    CallEffect { stores: known.writes, loads: known.reads, writes: clobbered }
+                }
+                Callee::Unknown => CallEffect { stores: true, loads: true, writes: clobbered },
             };
             loops::waits(self, body, &effect, &mut budget, &mut findings);
         }
@@ -274,6 +287,34 @@ fn never_return(bodies: &[Body<'_>], index: &HashMap<u64, usize>, known: &HashSe
                 .any(|c| matches!(c.callee, Callee::Function(to) if to == *start && c.goes_on))
     };
     index.iter().filter(|(_, at)| !returns[**at]).map(|(start, _)| *start).filter(matters).collect()
+}
+
+/// For each body, the registers that it or anything it calls may have changed when it returns.
+fn writes(bodies: &[Body<'_>], index: &HashMap<u64, usize>, convention: &Convention) -> Vec<Registers> {
+    let calls = |body: &Body<'_>| -> HashSet<u32> { body.calls.iter().map(|call| call.at).collect() };
+    // What links a call may come between, too.
+    let own = |body: &Body<'_>| {
+        let calls = calls(body);
+        let plain = (0..body.ins.len() as u32).filter(|at| !calls.contains(at));
+        plain.fold(convention.linking, |set, at| set | body.ins[at as usize].instruction.access.writes)
+    };
+    let mut writes: Vec<Registers> = bodies.iter().map(own).collect();
+    loop {
+        let before = writes.clone();
+        for (at, body) in bodies.iter().enumerate() {
+            for call in &body.calls {
+                writes[at] |= match call.callee {
+                    Callee::Function(target) => {
+                        index.get(&target).map_or(convention.clobbered, |&callee| before[callee])
+                    }
+                    Callee::Known(..) | Callee::Unknown => convention.clobbered,
+                };
+            }
+        }
+        if writes == before {
+            return writes;
+        }
+    }
 }
 
 /// For each body, whether it or anything it calls writes memory other than its own stack.

@@ -3,10 +3,8 @@
 //! Used by `body`; `value` tells which table is used. The number of its entries is taken from the comparison before the jump
 //! and never guessed: with an entry too few, some code would not be examined.
 
-use iced_x86::{Instruction, Mnemonic, OpKind, Register};
-
-use crate::access::{FLAG_BIT, bit};
 use crate::graph::NONE;
+use crate::isa::{Bound, Instruction, Op, Operand, Register, Registers};
 use crate::value::{Entry, Value, Values};
 
 /// The most entries of a table that is followed.
@@ -21,12 +19,12 @@ enum Index {
     At(Register, u64),
 }
 
-/// The register or simple memory operand with the number `operand`.
-fn index_of(i: &Instruction, operand: u32) -> Option<Index> {
-    match i.try_op_kind(operand).ok()? {
-        OpKind::Register => Some(Index::In(i.try_op_register(operand).ok()?.full_register())),
-        OpKind::Memory if i.memory_index() == Register::None => {
-            Some(Index::At(i.memory_base(), i.memory_displacement64()))
+/// The place that an operand is, if it is a register or simple memory.
+fn index_of(i: &Instruction, operand: Operand) -> Option<Index> {
+    match (operand, i.memory) {
+        (Operand::Register(register), _) => Some(Index::In(register)),
+        (Operand::Memory, Some(memory)) if memory.index == Register::NONE => {
+            Some(Index::At(memory.base, memory.displacement))
         }
         _ => None,
     }
@@ -43,11 +41,12 @@ pub(crate) fn targets(values: &mut Values<'_, '_, '_>, jump: u32) -> Option<Vec<
     let mut found = Vec::new();
     for k in 0..count {
         let address = entry.table.wrapping_add(k * u64::from(entry.size));
+        let constant = values.code.table(address)?;
         let target = match (entry.size, base) {
-            (8, None) => u64::from_le_bytes(values.code.constant(address)?),
-            (4, None) => u64::from(u32::from_le_bytes(values.code.constant(address)?)),
-            (4, Some(base)) => {
-                base.wrapping_add_signed(i64::from(i32::from_le_bytes(values.code.constant(address)?)))
+            (8, None) => number(constant, 8, false)?.cast_unsigned(),
+            (4, None) => number(constant, 4, false)?.cast_unsigned(),
+            (size @ (1 | 2 | 4), Some(base)) => {
+                base.wrapping_add_signed(number(constant, size, entry.signed)? << entry.shift)
             }
             _ => return None,
         };
@@ -59,10 +58,20 @@ pub(crate) fn targets(values: &mut Values<'_, '_, '_>, jump: u32) -> Option<Vec<
     Some(found)
 }
 
+/// The number of `size` bytes with which these begin.
+fn number(bytes: &[u8], size: u32, signed: bool) -> Option<i64> {
+    let mut word = [0; 8];
+    word[..size as usize].copy_from_slice(bytes.get(..size as usize)?);
+    let shift = 64 - 8 * size;
+    let number = u64::from_le_bytes(word) << shift;
+    Some(if signed { number.cast_signed() >> shift } else { (number >> shift).cast_signed() })
+}
+
 /// The number of entries of the table, by the comparison or mask that the index went through.
 fn count(values: &mut Values<'_, '_, '_>, entry: &Entry) -> Option<u64> {
     let (mut block, place) = values.graph.place(entry.at);
-    let mut index = Index::In(entry.index.full_register());
+    let mut index = Index::In(entry.index);
+    let flags = values.code.convention().flags;
     let mut end = place as usize;
     // The comparison must have found at most the number compared with, plus this.
     let mut wanted: Option<u64> = None;
@@ -75,11 +84,11 @@ fn count(values: &mut Values<'_, '_, '_>, entry: &Entry) -> Option<u64> {
                 return None;
             }
             let i = values.ins[at as usize].instruction;
-            let writes = values.ins[at as usize].access.writes;
+            let writes = i.access.writes;
             index = before(&i, writes, index)?;
-            compared = match (wanted, i.mnemonic(), i.try_immediate(1)) {
-                (Some(more), Mnemonic::Cmp | Mnemonic::Sub, Ok(limit)) => {
-                    index_of(&i, 0).zip(limit.checked_add(more))
+            compared = match (wanted, i.op) {
+                (Some(more), Op::Compare(left, Some(limit))) => {
+                    index_of(&i, left).zip(limit.checked_add(more))
                 }
                 // Before the instruction that produced it, the place holds something else.
                 _ => compared.filter(|&(place, _)| keeps(&i, writes, place)),
@@ -89,11 +98,11 @@ fn count(values: &mut Values<'_, '_, '_>, entry: &Entry) -> Option<u64> {
             {
                 return (limit > 0 && limit <= MOST).then_some(limit);
             }
-            if writes & FLAG_BIT != 0 {
+            if writes & flags != 0 {
                 wanted = None;
             }
-            if let (Mnemonic::And, Ok(mask)) = (i.mnemonic(), i.try_immediate(1))
-                && index_of(&i, 0) == Some(index)
+            if let Op::And(left, Some(mask)) = i.op
+                && index_of(&i, left) == Some(index)
             {
                 return (mask < MOST).then_some(mask + 1);
             }
@@ -102,9 +111,9 @@ fn count(values: &mut Values<'_, '_, '_>, entry: &Entry) -> Option<u64> {
         let last = *values.graph.blocks[previous as usize].ins.last()?;
         let (i, next) = (values.ins[last as usize].instruction, values.ins[last as usize].next);
         let falls = next != NONE && values.graph.place(next).0 == block;
-        wanted = match (i.mnemonic(), falls) {
-            (Mnemonic::Ja, true) | (Mnemonic::Jbe, false) => Some(1),
-            (Mnemonic::Jae, true) | (Mnemonic::Jb, false) => Some(0),
+        wanted = match (i.bound, falls) {
+            (Some(Bound::Above), true) | (Some(Bound::AtMost), false) => Some(1),
+            (Some(Bound::AtLeast), true) | (Some(Bound::Below), false) => Some(0),
             _ => None,
         };
         block = previous;
@@ -114,33 +123,34 @@ fn count(values: &mut Values<'_, '_, '_>, entry: &Entry) -> Option<u64> {
 }
 
 /// Whether an instruction leaves the content of this place unchanged.
-fn keeps(i: &Instruction, writes: u64, place: Index) -> bool {
+fn keeps(i: &Instruction, writes: Registers, place: Index) -> bool {
     let unwritten = match place {
-        Index::In(register) => writes & bit(register) == 0,
+        Index::In(register) => writes & register.bit() == 0,
         Index::At(..) => true,
     };
     unwritten && before(i, writes, place) == Some(place)
 }
 
 /// The place of the index before an instruction; `None` if the instruction produced it.
-fn before(i: &Instruction, writes: u64, index: Index) -> Option<Index> {
+fn before(i: &Instruction, writes: Registers, index: Index) -> Option<Index> {
     match index {
-        Index::In(register) if writes & bit(register) != 0 => match i.mnemonic() {
-            Mnemonic::Mov | Mnemonic::Movzx | Mnemonic::Movsx | Mnemonic::Movsxd => index_of(i, 1),
-            Mnemonic::Cdqe | Mnemonic::And => Some(index),
-            Mnemonic::Lea if i.memory_base() == Register::None && i.memory_displacement64() == 0 => {
-                Some(Index::In(i.memory_index().full_register()))
-            }
+        Index::In(register) if writes & register.bit() != 0 => match (i.op, i.memory) {
+            (Op::Move | Op::MoveSigned | Op::MovePart, _) => index_of(i, i.second),
+            (Op::And(left, _), _) => index_of(i, left),
+            (Op::Address, Some(memory)) if memory.displacement == 0 => match (memory.base, memory.index) {
+                (Register::NONE, index) => Some(Index::In(index)),
+                _ => None,
+            },
             _ => None,
         },
-        Index::At(base, _) if writes & bit(base) != 0 => None,
+        Index::At(base, _) if writes & base.bit() != 0 => None,
         Index::At(base, displacement) => {
             let same =
-                i.op0_kind() == OpKind::Memory && index_of(i, 0) == Some(Index::At(base, displacement));
-            match i.mnemonic() {
+                i.first == Operand::Memory && index_of(i, i.first) == Some(Index::At(base, displacement));
+            match i.op {
                 _ if !same => Some(index),
-                Mnemonic::Cmp | Mnemonic::Test => Some(index),
-                Mnemonic::Mov => index_of(i, 1),
+                Op::Compare(..) | Op::Test if !i.writes_memory => Some(index),
+                Op::Move => index_of(i, i.second),
                 _ => None,
             }
         }

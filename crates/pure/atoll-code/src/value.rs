@@ -2,11 +2,9 @@
 //!
 //! Used by `body` for indirect calls and for functions given to the runtime, and by `table` for jumps.
 
-use iced_x86::{Instruction, Mnemonic, OpKind, Register};
-
-use crate::access::bit;
 use crate::body::Ins;
 use crate::graph::Graph;
+use crate::isa::{Instruction, Memory, Op, Operand, Register};
 use crate::reach::{Budget, Code};
 
 /// The number of instructions through which a value is followed.
@@ -28,6 +26,9 @@ pub(crate) struct Entry {
     pub(crate) table: u64,
     /// The bytes of an entry.
     pub(crate) size: u32,
+    /// Whether an entry is a number with a sign, and how far it is shifted where it is added to something.
+    pub(crate) signed: bool,
+    pub(crate) shift: u8,
     /// The instruction that loads it.
     pub(crate) at: u32,
     /// The register with the number of the entry.
@@ -53,12 +54,12 @@ impl Values<'_, '_, '_> {
     }
 
     fn followed(&mut self, register: Register, at: u32, depth: u32) -> Option<Value> {
-        let set = bit(register);
+        let set = register.bit();
         if depth == 0 || set == 0 {
             return None;
         }
         let ins = self.ins;
-        let writes = |i: u32| ins[i as usize].access.writes & set != 0;
+        let writes = |i: u32| ins[i as usize].instruction.access.writes & set != 0;
         let definitions = self.graph.definitions(None, at, &|b| b.writes & set != 0, &writes, self.budget)?;
         if definitions.outside {
             return None;
@@ -77,28 +78,16 @@ impl Values<'_, '_, '_> {
 
     fn definition(&mut self, at: u32, depth: u32) -> Option<Value> {
         let i = self.instruction(at);
-        match i.mnemonic() {
-            Mnemonic::Lea => self.address(at, depth).map(Value::Number),
-            Mnemonic::Mov | Mnemonic::Movsxd => match i.op1_kind() {
-                OpKind::Register => self.followed(i.op1_register(), at, depth),
-                OpKind::Memory => self.load(at, depth),
-                _ => {
-                    let immediate = i.try_immediate(1).ok()?;
-                    let narrow = i.op0_register().size() == 4;
-                    Some(Value::Number(if narrow { immediate & 0xffff_ffff } else { immediate }))
-                }
-            },
-            Mnemonic::Cdqe => self.followed(Register::RAX, at, depth),
-            Mnemonic::Xor if i.op1_kind() == OpKind::Register && i.op0_register() == i.op1_register() => {
-                Some(Value::Number(0))
-            }
-            Mnemonic::Add => {
-                let left = self.followed(i.op0_register(), at, depth)?;
-                let right = match i.op1_kind() {
-                    OpKind::Register => self.followed(i.op1_register(), at, depth)?,
-                    OpKind::Memory => return None,
-                    _ => Value::Number(i.try_immediate(1).ok()?),
-                };
+        match (i.op, i.second) {
+            (Op::Number(number), _) => Some(Value::Number(number)),
+            (Op::Address, _) => self.address(at, depth).map(Value::Number),
+            (Op::Move | Op::MoveSigned, Operand::Register(from)) => self.followed(from, at, depth),
+            (Op::Move | Op::MoveSigned, Operand::Memory) => self.load(at, depth),
+            // A part of a word is no address, but may be a table's entry.
+            (Op::MovePart, Operand::Memory) => self.entry(at, depth).map(Value::Entry),
+            (Op::Add(left, right), _) => {
+                let left = self.operand(left, at, depth)?;
+                let right = self.operand(right, at, depth)?;
                 match (left, right) {
                     (Value::Number(a), Value::Number(b)) => Some(Value::Number(a.wrapping_add(b))),
                     (Value::Entry(entry), Value::Number(base))
@@ -110,19 +99,38 @@ impl Values<'_, '_, '_> {
         }
     }
 
+    /// The value of an operand that is not memory.
+    fn operand(&mut self, operand: Operand, at: u32, depth: u32) -> Option<Value> {
+        match operand {
+            Operand::Register(register) => self.followed(register, at, depth),
+            Operand::Number(number) => Some(Value::Number(number)),
+            Operand::Part { register, bytes, signed, shift } => match self.followed(register, at, depth)? {
+                // An entry's own width, or one that keeps its value.
+                Value::Entry(entry) if u32::from(bytes) == entry.size => {
+                    Some(Value::Entry(Entry { signed, shift, ..entry }))
+                }
+                Value::Entry(entry) if u32::from(bytes) > entry.size => {
+                    Some(Value::Entry(Entry { shift, ..entry }))
+                }
+                _ => None,
+            },
+            Operand::None | Operand::Memory => None,
+        }
+    }
+
     /// The address of the instruction's memory operand, if it is constant.
     fn address(&mut self, at: u32, depth: u32) -> Option<u64> {
-        let i = self.instruction(at);
-        if i.is_ip_rel_memory_operand() {
-            return Some(i.ip_rel_memory_address());
+        let memory = self.instruction(at).memory?;
+        if memory.global.is_some() {
+            return memory.global;
         }
-        let mut sum = i.memory_displacement64();
-        if i.memory_base() != Register::None {
-            sum = sum.wrapping_add(self.number(i.memory_base(), at, depth)?);
+        let mut sum = memory.displacement;
+        if memory.base != Register::NONE {
+            sum = sum.wrapping_add(self.number(memory.base, at, depth)?);
         }
-        if i.memory_index() != Register::None {
-            let index = self.number(i.memory_index(), at, depth)?;
-            sum = sum.wrapping_add(index.wrapping_mul(u64::from(i.memory_index_scale())));
+        if memory.index != Register::NONE {
+            let index = self.number(memory.index, at, depth)?;
+            sum = sum.wrapping_add(index.wrapping_mul(u64::from(memory.scale)));
         }
         Some(sum)
     }
@@ -136,22 +144,23 @@ impl Values<'_, '_, '_> {
 
     /// The table from which the instruction's memory operand is an entry.
     fn entry(&mut self, at: u32, depth: u32) -> Option<Entry> {
-        let i = self.instruction(at);
-        let (base, index) = (i.memory_base(), i.memory_index());
-        let size = i.memory_size().size() as u32;
-        let displacement = i.memory_displacement64();
-        let entry =
-            |table: u64, index| Some(Entry { table: table.wrapping_add(displacement), size, at, index });
-        if index == Register::None {
+        let Memory { base, index, bytes: size, displacement, signed, scale, .. } =
+            self.instruction(at).memory?;
+        let entry = |table: u64, index| {
+            let table = table.wrapping_add(displacement);
+            Some(Entry { table, size, signed, shift: 0, at, index })
+        };
+        // The index may have been multiplied before.
+        if index == Register::NONE || u32::from(scale) != size && scale != 1 {
             return None;
         }
-        if base == Register::None {
+        if base == Register::NONE {
             return entry(0, index);
         }
         if let Some(table) = self.number(base, at, depth) {
             return entry(table, index);
         }
-        if i.memory_index_scale() == 1 {
+        if scale == 1 {
             let table = self.number(index, at, depth)?;
             return entry(table, base);
         }
@@ -161,9 +170,9 @@ impl Values<'_, '_, '_> {
     /// The target of an indirect call or jump, or the table entry that holds it.
     pub(crate) fn branch(&mut self, at: u32) -> Option<Value> {
         let i = self.instruction(at);
-        match i.op0_kind() {
-            OpKind::Register => self.register(i.op0_register(), at),
-            OpKind::Memory => self.load(at, DEPTH),
+        match i.first {
+            Operand::Register(register) => self.register(register, at),
+            Operand::Memory => self.load(at, DEPTH),
             _ => None,
         }
     }

@@ -6,14 +6,22 @@ mod common;
 
 use std::path::Path;
 
-use atoll_code::{Code, Function, Handlers, Limits, Object, Segment, Slot, elf};
+use atoll_code::{Code, Function, Handlers, Limits, Object, Processor, Segment, Slot, elf};
 use proptest::prelude::*;
 
 const LIMITS: Limits = Limits { instructions: 5_000, functions: 50, steps: 500_000 };
 
-fn look(text: &[u8], data: &[u8], at: u64, functions: Vec<Function<'_>>, slots: Vec<Slot<'_>>) {
+fn look(
+    processor: Processor,
+    text: &[u8],
+    data: &[u8],
+    at: u64,
+    functions: Vec<Function<'_>>,
+    slots: Vec<Slot<'_>>,
+) {
     let object = Object {
         name: "random".to_string(),
+        processor,
         base: 0x1000,
         end: 0x9000,
         segments: vec![
@@ -42,9 +50,11 @@ proptest! {
         parts in prop::collection::vec((0x1000u64..0x2000, any::<u16>(), 0x7f00u64..0x8100), 0..8),
         slots in prop::collection::vec((0x1000u64..0x9000, prop::option::of(any::<u64>())), 0..8),
     ) {
-        let functions = parts.iter().map(|&(start, n, table)| Function { start, end: start + u64::from(n), name: None, handlers: Handlers::At(table) }).collect();
-        let slots = slots.iter().map(|&(address, target)| Slot { address, name: Some("f"), target }).collect();
-        look(&text, &data, 0x1000 + at, functions, slots);
+        let functions: Vec<Function> = parts.iter().map(|&(start, n, table)| Function { start, end: start + u64::from(n), name: None, handlers: Handlers::At(table) }).collect();
+        let slots: Vec<Slot> = slots.iter().map(|&(address, target)| Slot { address, name: Some("f"), target }).collect();
+        for processor in [Processor::X86_64, Processor::Aarch64] {
+            look(processor, &text, &data, 0x1000 + at, functions.clone(), slots.clone());
+        }
     }
 
     /// Real instructions in random order make more control flow than random bytes do.
@@ -65,7 +75,34 @@ proptest! {
                 None => text.extend_from_slice(&[0x75, offset as u8]),
             }
         }
-        look(&text, &[1, 2, 3, 4, 0xf0, 0xff, 0xff, 0xff], 0x1000, Vec::new(), Vec::new());
+        look(Processor::X86_64, &text, &[1, 2, 3, 4, 0xf0, 0xff, 0xff, 0xff], 0x1000, Vec::new(), Vec::new());
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(400) })]
+
+    /// The same for aarch64.
+    #[test]
+    fn random_instructions_of_arm(choices in prop::collection::vec((0usize..22, any::<i8>()), 0..1500)) {
+        // Loads, tests, table jumps, calls, atomics, barriers, and additions that make addresses.
+        const PIECES: [u32; 18] = [
+            0xf940_0007, 0x7100_1c1f, 0xb860_5841, 0x3861_4800, 0x8b21_8400, 0xd61f_0020, 0xd63f_0000, 0xd65f_03c0, 0xb820_0041,
+            0x9000_0001, 0x9100_0021, 0xb900_0fe0, 0xb940_0fe0, 0x9100_0400, 0xd503_3bbf, 0xd503_203f, 0xa9bf_7bfd, 0x9100_03fd,
+        ];
+        let mut text = Vec::new();
+        for (choice, offset) in choices {
+            let distance = i32::from(offset).cast_unsigned();
+            let word = match PIECES.get(choice) {
+                Some(piece) => *piece,
+                None if choice == 18 => 0x9400_0000 | distance & 0x3ff_ffff,
+                None if choice == 19 => 0x5400_0008 | (distance & 0x7_ffff) << 5,
+                None if choice == 20 => 0x1400_0000 | distance & 0x3ff_ffff,
+                None => 0xb400_0000 | (distance & 0x7_ffff) << 5,
+            };
+            text.extend_from_slice(&word.to_le_bytes());
+        }
+        look(Processor::Aarch64, &text, &[1, 2, 3, 4, 0xf0, 0xff, 0xff, 0xff], 0x1000, Vec::new(), Vec::new());
     }
 }
 

@@ -6,7 +6,7 @@ mod common;
 
 use std::path::Path;
 
-use atoll_code::Verdict;
+use atoll_code::{Processor, Verdict};
 
 fn word(verdict: &Verdict) -> &'static str {
     match verdict {
@@ -29,7 +29,7 @@ fn table(compiler: &str, options: &[&str], source: &Path) -> Vec<(String, &'stat
         );
         return Vec::new();
     }
-    let files = common::objects(&program);
+    let files = common::objects(&program, processor_of(compiler));
     common::with_code(&files, |code| {
         let mut verdicts = Vec::new();
         for (name, reach) in common::regions(code, common::is_outlined) {
@@ -51,8 +51,12 @@ fn table(compiler: &str, options: &[&str], source: &Path) -> Vec<(String, &'stat
     })
 }
 
+fn processor_of(compiler: &str) -> Processor {
+    if compiler.starts_with("aarch64") { Processor::Aarch64 } else { Processor::HERE }
+}
+
 fn compilers() -> Vec<&'static str> {
-    ["gcc", "clang"].into_iter().filter(|c| common::installed(c)).collect()
+    ["gcc", "clang", "aarch64-linux-gnu-gcc"].into_iter().filter(|c| common::installed(c)).collect()
 }
 
 #[test]
@@ -65,7 +69,11 @@ fn workloads_have_the_verdicts_their_sources_say() {
         for level in ["-O2", "-O3"] {
             for name in ["bt", "sp", "cg", "ep", "lu", "graph500", "randomaccess", "stencil", "sweep"] {
                 let source = folder.join(format!("{name}.c"));
-                let options = [level, "-fopenmp", "-march=x86-64-v2", "-std=gnu11", "-mcmodel=medium"];
+                let own: &[&str] = match processor_of(compiler) {
+                    Processor::X86_64 => &["-march=x86-64-v2", "-mcmodel=medium"],
+                    Processor::Aarch64 => &[],
+                };
+                let options = [&[level, "-fopenmp", "-std=gnu11"], own].concat();
                 let verdicts = table(compiler, &options, &source);
                 if verdicts.is_empty() {
                     continue;
@@ -75,7 +83,7 @@ fn workloads_have_the_verdicts_their_sources_say() {
                 assert!(!any("unknown"), "{name}: everything in it can be followed");
                 match name {
                     // clang's reductions can also be done by atomic operations.
-                    "bt" | "sp" | "cg" | "ep" | "stencil" if compiler == "gcc" => {
+                    "bt" | "sp" | "cg" | "ep" | "stencil" if compiler.ends_with("gcc") => {
                         assert!(all("plain"), "{name}");
                     }
                     "lu" | "graph500" | "randomaccess" | "sweep" => assert!(any("atomic"), "{name}"),

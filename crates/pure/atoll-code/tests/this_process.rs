@@ -17,7 +17,10 @@ extern "C" fn counts(by: u64) -> u64 {
 /// The number at `a`; in assembly, because code that the compiler adds in tests to catch mistakes may print, under a lock.
 #[unsafe(naked)]
 extern "C" fn first(a: *const u64) -> u64 {
-    std::arch::naked_asm!("mov rax, [rdi]", "ret")
+    #[cfg(target_arch = "x86_64")]
+    std::arch::naked_asm!("mov rax, [rdi]", "ret");
+    #[cfg(target_arch = "aarch64")]
+    std::arch::naked_asm!("ldr x0, [x0]", "ret");
 }
 
 #[inline(never)]

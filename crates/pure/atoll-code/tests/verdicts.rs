@@ -6,26 +6,44 @@ mod common;
 
 use std::path::Path;
 
-use atoll_code::{Effect, Kind, Verdict};
+use atoll_code::{Effect, Kind, Processor, Verdict};
+
+const X86_OPTIONS: [&[&str]; 8] = [
+    &["-O0"],
+    &["-O1"],
+    &["-O2"],
+    &["-O3"],
+    &["-O2", "-fcf-protection=full", "-z", "ibtplt"],
+    &["-O2", "-fno-pie", "-no-pie", "-fcf-protection=none"],
+    &["-O3", "-march=skylake-avx512", "-fno-plt"],
+    &["-O2", "-s", "-rdynamic", "-mcmodel=medium"],
+];
+
+const ARM_OPTIONS: [&[&str]; 8] = [
+    &["-O0"],
+    &["-O1"],
+    &["-O2"],
+    &["-O3"],
+    &["-O2", "-march=armv8.1-a"],
+    &["-O2", "-mno-outline-atomics", "-fno-pie", "-no-pie", "-fomit-frame-pointer"],
+    &["-O3", "-mbranch-protection=standard", "-march=armv8.3-a"],
+    &["-O2", "-s", "-rdynamic"],
+];
 
 /// Builds a file of `snippets/` with each set of options, and calls `look` with every function named `plain_…` and so on.
 fn each(compiler: &str, source: &str, look: &mut dyn FnMut(&str, &str, &atoll_code::Reach, &str)) {
     if !common::installed(compiler) {
-        atoll_skips::skip_part!("{compiler} is not installed: apt-get install {compiler}");
+        let package = match compiler.strip_prefix("aarch64-linux-gnu-") {
+            Some(language) => format!("{language}-aarch64-linux-gnu"),
+            None => compiler.to_string(),
+        };
+        atoll_skips::skip_part!("{compiler} is not installed: apt-get install {package}");
         return;
     }
+    let processor = if compiler.starts_with("aarch64") { Processor::Aarch64 } else { Processor::HERE };
+    let sets = if processor == Processor::Aarch64 { ARM_OPTIONS } else { X86_OPTIONS };
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/snippets").join(source);
     let folder = tempfile::tempdir().unwrap();
-    let sets: [&[&str]; 8] = [
-        &["-O0"],
-        &["-O1"],
-        &["-O2"],
-        &["-O3"],
-        &["-O2", "-fcf-protection=full", "-z", "ibtplt"],
-        &["-O2", "-fno-pie", "-no-pie", "-fcf-protection=none"],
-        &["-O3", "-march=skylake-avx512", "-fno-plt"],
-        &["-O2", "-s", "-rdynamic", "-mcmodel=medium"],
-    ];
     for options in sets {
         let out = folder.path().join("program");
         let with = [&["-fopenmp", "-w"], options].concat();
@@ -37,7 +55,7 @@ fn each(compiler: &str, source: &str, look: &mut dyn FnMut(&str, &str, &atoll_co
             );
             continue;
         }
-        let files = common::objects(&out);
+        let files = common::objects(&out, processor);
         common::with_code(&files, |code| {
             let wanted = |name: &str| {
                 let kind = name.split('_').next().unwrap_or("");
@@ -50,6 +68,15 @@ fn each(compiler: &str, source: &str, look: &mut dyn FnMut(&str, &str, &atoll_co
                 look(&name, &options.join(" "), &reach, &sentences.join("; "));
             }
         });
+    }
+}
+
+/// The same for gcc of both processors.
+fn each_gcc(source: &str, look: &mut dyn FnMut(&str, &str, &atoll_code::Reach, &str)) {
+    let arm = common::arm_gcc("gcc");
+    each("gcc", source, look);
+    if arm != "gcc" {
+        each(&arm, source, look);
     }
 }
 
@@ -84,8 +111,18 @@ fn ordinary_code_is_plain() {
 }
 
 #[test]
+fn ordinary_code_of_arm_is_plain() {
+    check("plain.c", &[&common::arm_gcc("gcc")]);
+}
+
+#[test]
 fn synchronisation_is_found() {
     check("atomic.c", &["gcc", "clang"]);
+}
+
+#[test]
+fn synchronisation_of_arm_is_found() {
+    check("atomic.c", &[&common::arm_gcc("gcc")]);
 }
 
 #[test]
@@ -94,13 +131,23 @@ fn what_cannot_be_followed_is_unknown() {
 }
 
 #[test]
+fn what_cannot_be_followed_of_arm_is_unknown() {
+    check("unknown.c", &[&common::arm_gcc("gcc")]);
+}
+
+#[test]
 fn calls_of_cxx() {
     check("virtual.cc", &["g++", "clang++"]);
 }
 
 #[test]
+fn calls_of_cxx_of_arm() {
+    check("virtual.cc", &[&common::arm_gcc("g++")]);
+}
+
+#[test]
 fn findings_say_what_was_found() {
-    each("gcc", "atomic.c", &mut |name, options, reach, sentences| {
+    each_gcc("atomic.c", &mut |name, options, reach, sentences| {
         let has = |kind| reach.findings.iter().any(|f| f.kind == kind);
         let right = match name {
             "atomic_histogram" | "atomic_capture" | "atomic_compare_and_swap" => has(Kind::AtomicUpdate),
@@ -116,7 +163,7 @@ fn findings_say_what_was_found() {
 
 #[test]
 fn calls_are_reported_by_name() {
-    each("gcc", "plain.c", &mut |name, options, reach, _| {
+    each_gcc("plain.c", &mut |name, options, reach, _| {
         if name == "plain_allocates" {
             assert_eq!(reach.calls.get("abort"), Some(&Effect::NoReturn), "{options}");
             assert_eq!(reach.calls.get("calloc"), Some(&Effect::Plain), "{options}");
@@ -130,7 +177,7 @@ fn calls_are_reported_by_name() {
 /// Only gcc's name of the barrier occurs.
 #[test]
 fn phases_have_the_verdicts_their_names_say() {
-    each("gcc", "phases.c", &mut |name, options, reach, sentences| {
+    each_gcc("phases.c", &mut |name, options, reach, sentences| {
         if !name.starts_with("phases_") {
             return;
         }

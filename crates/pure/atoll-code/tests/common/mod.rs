@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use atoll_code::{Code, Reach, elf};
+use atoll_code::{Code, Processor, Reach, elf};
 
 /// The repository's root.
 pub(crate) fn root() -> PathBuf {
@@ -32,13 +32,38 @@ pub(crate) fn build(compiler: &str, options: &[&str], source: &Path, out: &Path)
     if result.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&result.stderr).into_owned()) }
 }
 
+/// gcc for aarch64: a cross compiler, or this machine's own where that is its processor.
+pub(crate) fn arm_gcc(language: &str) -> String {
+    if cfg!(target_arch = "aarch64") { language.to_string() } else { format!("aarch64-linux-gnu-{language}") }
+}
+
+/// The folders of the libraries that go with code for this processor.
+fn folders(processor: Processor) -> [&'static str; 6] {
+    match processor {
+        Processor::X86_64 => [
+            "/lib/x86_64-linux-gnu",
+            "/usr/lib/x86_64-linux-gnu",
+            "/lib64",
+            "/usr/lib64",
+            "/usr/lib",
+            "/usr/x86_64-linux-gnu/lib",
+        ],
+        Processor::Aarch64 => [
+            "/usr/aarch64-linux-gnu/lib",
+            "/lib/aarch64-linux-gnu",
+            "/usr/lib/aarch64-linux-gnu",
+            "/lib64",
+            "/usr/lib64",
+            "/usr/lib",
+        ],
+    }
+}
+
 /// A program or library with those libraries it is linked against that can be found, each at an address of its own.
-pub(crate) fn objects(path: &Path) -> Vec<(String, Vec<u8>)> {
+pub(crate) fn objects(path: &Path, processor: Processor) -> Vec<(String, Vec<u8>)> {
     let mut files = vec![(path.display().to_string(), std::fs::read(path).unwrap())];
     for library in ["libgomp.so.1", "libm.so.6", "libc.so.6", "libstdc++.so.6", "libgcc_s.so.1"] {
-        for folder in
-            ["/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib64", "/usr/lib64", "/usr/lib"]
-        {
+        for folder in folders(processor) {
             if let Ok(bytes) = std::fs::read(Path::new(folder).join(library)) {
                 files.push((library.to_string(), bytes));
                 break;

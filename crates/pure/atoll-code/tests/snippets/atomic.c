@@ -61,7 +61,11 @@ void atomic_full_fence(void) {
 
 void atomic_lock_by_hand(volatile int *lock) {
     while (__sync_lock_test_and_set(lock, 1))
+#ifdef __aarch64__
+        while (*lock) __asm__ volatile("yield");
+#else
         while (*lock) __builtin_ia32_pause();
+#endif
     data++;
     __sync_lock_release(lock);
 }

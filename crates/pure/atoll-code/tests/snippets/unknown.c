@@ -17,8 +17,14 @@ double unknown_global_pointer(double x) { return 1 + current(x); }
 double unknown_member(const struct steps *s, double x) { return s->second(x) * 2; }
 
 long unknown_system_call(void) {
+#ifdef __aarch64__
+    register long number __asm__("x8") = 172;
+    register long result __asm__("x0");
+    __asm__ volatile("svc 0" : "=r"(result) : "r"(number) : "memory");
+#else
     long result;
     __asm__ volatile("syscall" : "=a"(result) : "a"(39) : "rcx", "r11", "memory");
+#endif
     return result;
 }
 

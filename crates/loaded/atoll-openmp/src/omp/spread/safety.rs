@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use atoll_code::{Code, Kind, Phase, Reach, Verdict, loaded};
+use atoll_code::{Kind, Phase, Reach, Verdict, loaded};
 use atoll_memory::futex::Lock;
 use atoll_memory::region_spread::RunReason;
 use atoll_nodes::region::SinglePhases;
@@ -52,25 +52,14 @@ pub(crate) struct Safety {
     pub(crate) text: String,
 }
 
-/// Whether `atoll-code` reads this processor's instructions. Where it does not, the origin runs all regions.
-const IS_EXAMINED: bool = cfg!(target_arch = "x86_64");
-
-/// What `look` finds in the code that is loaded; `None` where that cannot be read.
-fn examine<R>(look: impl FnOnce(&Code<'_>) -> R) -> Option<R> {
-    if IS_EXAMINED { loaded::with_code(&[], look) } else { None }
-}
-
 static KNOWN: Lock<BTreeMap<usize, &'static Safety>> = Lock::new(BTreeMap::new());
 
 /// The judgement of the region of this outlined function.
 pub(crate) fn of(function: usize) -> &'static Safety {
     let mut known = KNOWN.lock();
     known.entry(function).or_insert_with(|| {
-        let safety = examine(|code| judge(&code.reach(function as u64)));
-        let unknown = || Safety {
-            how: if IS_EXAMINED { How::Single } else { How::Alone },
-            ..single(RunReason::Code, function as u64, "no code".into())
-        };
+        let safety = loaded::with_code(&[], |code| judge(&code.reach(function as u64)));
+        let unknown = || single(RunReason::Code, function as u64, "no code".into());
         Box::leak(Box::new(safety.unwrap_or_else(unknown)))
     })
 }
@@ -81,7 +70,7 @@ pub(crate) fn copies_only(copier: usize) -> bool {
     static KNOWN: Lock<BTreeMap<usize, bool>> = Lock::new(BTreeMap::new());
     *KNOWN.lock().entry(copier).or_insert_with(|| {
         let copies = |name: &String| matches!(name.as_str(), "memcpy" | "memmove");
-        examine(|code| {
+        loaded::with_code(&[], |code| {
             let reach = code.reach(copier as u64);
             reach.findings.is_empty() && reach.calls.keys().all(copies)
         })
