@@ -10,18 +10,11 @@ use crate::graph::{Graph, NONE};
 use crate::input::Handlers;
 use crate::isa::{Flow, Instruction, Isa, Op, Operand, Register};
 use crate::known::{self, Effect, Known};
+use crate::listing::Listing;
 use crate::reach::{Budget, Code};
 use crate::table;
 use crate::unwind;
 use crate::value::{Value, Values};
-
-/// An instruction with its successor.
-#[derive(Debug)]
-pub(crate) struct Ins {
-    pub(crate) instruction: Instruction,
-    /// The next instruction in memory if control can pass to it, else [`NONE`].
-    pub(crate) next: u32,
-}
 
 /// The target of a call.
 #[derive(Debug, Clone, Copy)]
@@ -46,7 +39,7 @@ pub(crate) struct Call<'c> {
 /// A function.
 #[derive(Debug)]
 pub(crate) struct Body<'c> {
-    pub(crate) ins: Vec<Ins>,
+    pub(crate) ins: Listing<'c>,
     pub(crate) graph: Graph,
     /// The calls, including functions that are given to a known one.
     pub(crate) calls: Vec<Call<'c>>,
@@ -68,6 +61,7 @@ impl<'c> Body<'c> {
     /// Decodes the function at this address. Calls of functions in `ending` do not return.
     pub(crate) fn new(
         code: &'c Code<'_>,
+        isa: &'c dyn Isa,
         start: u64,
         ending: &HashSet<u64>,
         budget: &mut Budget,
@@ -78,14 +72,15 @@ impl<'c> Body<'c> {
             ending,
             start,
             own: code.function(start).map_or((start, start), |f| (f.start, f.end)),
-            isa: code.processor().isa(),
-            ins: Vec::new(),
+            isa,
+            ins: Listing::new(code, isa),
             index: HashMap::new(),
             jumps: Vec::new(),
             calls: Vec::new(),
             findings: Vec::new(),
             open: vec![(start, None)],
             indirect: Vec::new(),
+            taken: Vec::new(),
             pending: Vec::new(),
             tails: Vec::new(),
             returns: false,
@@ -111,10 +106,12 @@ impl<'c> Body<'c> {
     }
 }
 
-/// The stack address that an instruction puts where others may get it.
-fn taken(i: &Instruction, frame: Option<Register>) -> Option<(Register, i64)> {
-    let on_stack = |register| register == Register::STACK || frame == Some(register);
-    i.taken.filter(|&(register, _)| on_stack(register) && !on_stack(i.target()))
+/// An address, in the stack or by the frame's register, that an instruction puts somewhere.
+struct Taken {
+    base: Register,
+    offset: i64,
+    /// The register that it is put into, if it is one.
+    to: Register,
 }
 
 /// A function that is being decoded.
@@ -125,14 +122,16 @@ struct Build<'b, 'c, 'a> {
     start: u64,
     /// The known extent of the function; empty if unknown.
     own: (u64, u64),
-    isa: Box<dyn Isa>,
-    ins: Vec<Ins>,
+    isa: &'c dyn Isa,
+    ins: Listing<'c>,
     index: HashMap<u64, u32>,
     jumps: Vec<(u32, u32)>,
     calls: Vec<Call<'c>>,
     findings: Vec<Finding>,
     /// The addresses to decode from, each with the jump that leads there.
     open: Vec<(u64, Option<u32>)>,
+    /// The addresses that may be the stack's and are put somewhere.
+    taken: Vec<Taken>,
     /// The jumps whose targets are not known yet.
     indirect: Vec<u32>,
     /// The calls whose targets are not known yet.
@@ -181,7 +180,7 @@ impl<'c> Build<'_, 'c, '_> {
         }
         for at in std::mem::take(&mut self.indirect) {
             if !known.contains_key(&at) {
-                let i = self.ins[at as usize].instruction;
+                let i = self.ins.instruction(at);
                 self.find(i.ip, Kind::IndirectJump, place(&i));
             }
         }
@@ -218,7 +217,7 @@ impl<'c> Build<'_, 'c, '_> {
     fn decode_open(&mut self) {
         while let Some((address, from)) = self.open.pop() {
             if let Some(from) = from
-                && let jump = self.ins[from as usize].instruction
+                && let jump = self.ins.instruction(from)
                 && let Some(callee) = self.leaves(address, matches!(jump.flow, Flow::Jump(_)))
             {
                 // A jump out of the function is a call and a return.
@@ -335,14 +334,13 @@ impl<'c> Build<'_, 'c, '_> {
                 self.find(ip, Kind::NotKnown, Place::None);
                 return first;
             };
-            let at = self.ins.len() as u32;
-            self.ins.push(Ins { instruction, next: NONE });
+            let at = self.ins.push(&instruction);
             self.index.insert(ip, at);
             self.follow(last, at);
             first = first.or(Some(at));
             last = at;
             ip = instruction.next_ip();
-            if !self.instruction(at) {
+            if !self.instruction(at, &instruction) {
                 return first;
             }
         }
@@ -355,11 +353,11 @@ impl<'c> Build<'_, 'c, '_> {
     }
 
     /// Examines one instruction; returns false if control does not pass to the next.
-    fn instruction(&mut self, at: u32) -> bool {
-        let i = self.ins[at as usize].instruction;
+    fn instruction(&mut self, at: u32, i: &Instruction) -> bool {
         if let Some(kind) = i.synchronises {
-            self.find(i.ip, kind, place(&i));
+            self.find(i.ip, kind, place(i));
         }
+        self.taken.extend(i.taken.map(|(base, offset)| Taken { base, offset, to: i.target() }));
         match i.flow {
             Flow::Next => true,
             Flow::Jump(to) => {
@@ -383,22 +381,22 @@ impl<'c> Build<'_, 'c, '_> {
             Flow::Call(to) => {
                 self.clobber(at);
                 let callee = self.callee(to);
-                self.call(at, callee, i.ip) && self.comes_back(&i)
+                self.call(at, callee, i.ip) && self.comes_back(i)
             }
             Flow::IndirectCall => {
                 self.clobber(at);
-                match self.slot_of(&i) {
-                    Some(callee) => self.call(at, callee, i.ip) && self.comes_back(&i),
+                match self.slot_of(i) {
+                    Some(callee) => self.call(at, callee, i.ip) && self.comes_back(i),
                     None => {
                         // The call's target is searched for when the control flow is known.
                         self.pending.push(self.calls.len());
                         self.calls.push(Call { at, callee: Callee::Unknown, goes_on: false });
-                        self.goes_on(&i)
+                        self.goes_on(i)
                     }
                 }
             }
             Flow::IndirectJump => {
-                match self.slot_of(&i) {
+                match self.slot_of(i) {
                     Some(callee) => {
                         self.call(at, callee, i.ip);
                         self.tail(callee);
@@ -422,9 +420,9 @@ impl<'c> Build<'_, 'c, '_> {
 
     /// Notes the effects of any call.
     fn clobber(&mut self, at: u32) {
-        self.handlers(self.ins[at as usize].instruction.ip);
+        self.handlers(self.ins[at as usize].ip);
         let convention = self.code.convention();
-        let access = &mut self.ins[at as usize].instruction.access;
+        let access = &mut self.ins[at as usize].access;
         access.writes |= convention.clobbered;
         access.reads |= convention.passed;
     }
@@ -454,11 +452,10 @@ impl<'c> Build<'_, 'c, '_> {
         let mut resolved = Vec::new();
         let mut lost = Vec::new();
         for (number, call) in self.calls.iter().enumerate() {
-            let i = values.ins[call.at as usize].instruction;
             match call.callee {
                 Callee::Unknown if self.pending.contains(&number) => match values.branch(call.at) {
                     Some(Value::Number(target)) => resolved.push((number, target)),
-                    _ => lost.push(i),
+                    _ => lost.push(call.at),
                 },
                 Callee::Known(_, known) => {
                     for &argument in known.callbacks {
@@ -466,26 +463,27 @@ impl<'c> Build<'_, 'c, '_> {
                         match values.register(register, call.at) {
                             Some(Value::Number(0)) => {}
                             Some(Value::Number(target)) => more.push((call.at, target)),
-                            _ => lost.push(i),
+                            _ => lost.push(call.at),
                         }
                     }
                 }
                 _ => {}
             }
         }
-        for i in lost {
+        for at in lost {
+            let i = self.ins.instruction(at);
             self.find(i.ip, Kind::IndirectCall, place(&i));
         }
         for (number, target) in resolved {
             let (at, callee) = (self.calls[number].at, self.callee(target));
-            let address = self.ins[at as usize].instruction.ip;
+            let address = self.ins[at as usize].ip;
             self.call(at, callee, address);
             self.calls.swap_remove(number);
             // The call just noted replaces the unknown one.
         }
         for (at, target) in more {
             let callee = self.callee(target);
-            let address = self.ins[at as usize].instruction.ip;
+            let address = self.ins[at as usize].ip;
             self.call(at, callee, address);
         }
     }
@@ -497,22 +495,25 @@ impl<'c> Build<'_, 'c, '_> {
             Op::Address => i.base() == Register::STACK,
             _ => false,
         };
-        let mut changes =
-            self.ins.iter().map(|one| &one.instruction).filter(|i| i.access.writes & register.bit() != 0);
-        let is_frame = changes.clone().all(|i| sets_up(i) || i.restores)
-            && changes.any(|i| sets_up(i) && i.target() == register);
+        let changes = |&at: &u32| self.ins[at as usize].access.writes & register.bit() != 0;
+        let mut changes = (0..self.ins.len() as u32).filter(changes).map(|at| self.ins.instruction(at));
+        let is_frame = changes.clone().all(|i| sets_up(&i) || i.restores)
+            && changes.any(|i| sets_up(&i) && i.target() == register);
         let frame = is_frame.then_some(register);
         let mut stores = false;
-        for one in &mut self.ins {
-            let i = &mut one.instruction;
-            if frame == Some(i.base()) {
-                i.access.stores = false;
+        for at in 0..self.ins.len() {
+            let by_frame = |register| self.ins.instruction(at as u32).base() == register;
+            if self.ins[at].access.stores {
+                self.ins[at].access.stores = !frame.is_some_and(by_frame);
+                stores |= self.ins[at].access.stores;
             }
-            stores |= i.access.stores;
         }
         self.findings.sort_unstable();
         self.findings.dedup();
-        let taken = self.ins.iter().filter_map(|one| taken(&one.instruction, frame)).collect();
+        let on_stack = |register| register == Register::STACK || frame == Some(register);
+        let is_taken = |one: &&Taken| on_stack(one.base) && !on_stack(one.to);
+        let taken = self.taken.iter().filter(is_taken).map(|one| (one.base, one.offset)).collect();
+        self.ins.complete();
         // Where the flow is lost, the function may return.
         let lost =
             |f: &Finding| matches!(f.kind, Kind::IndirectJump | Kind::NotCode | Kind::NotKnown | Kind::Limit);

@@ -2,8 +2,8 @@
 //!
 //! Made by `body`; `value` asks for definitions anywhere, `loops` for those within a loop.
 
-use crate::body::Ins;
 use crate::isa::{Flow, Registers};
+use crate::listing::Listing;
 use crate::reach::Budget;
 
 /// The number that stands for no instruction.
@@ -40,7 +40,7 @@ pub(crate) struct Definitions {
 
 impl Graph {
     /// Builds the blocks of these instructions, the first of which is the entry.
-    pub(crate) fn new(ins: &[Ins], jumps: &[(u32, u32)]) -> Graph {
+    pub(crate) fn new(ins: &Listing<'_>, jumps: &[(u32, u32)]) -> Graph {
         let mut leads = vec![false; ins.len()];
         let mut entries = vec![0u32; ins.len()];
         let mut jumping = vec![false; ins.len()];
@@ -53,7 +53,7 @@ impl Graph {
         }
         for (at, one) in ins.iter().enumerate() {
             // A branch that leaves the function ends its block, too, though its jump is not known here.
-            jumping[at] |= matches!(one.instruction.flow, Flow::Branch(_));
+            jumping[at] |= one.branches;
             if let Some(next) = ins.get(one.next as usize).map(|_| one.next as usize) {
                 entries[next] += 1;
                 leads[next] |= jumping[at] || entries[next] > 1;
@@ -67,7 +67,7 @@ impl Graph {
             loop {
                 places[at] = (blocks.len() as u32, block.ins.len() as u32);
                 block.ins.push(at as u32);
-                block.writes |= ins[at].instruction.access.writes;
+                block.writes |= ins[at].access.writes;
                 let next = ins[at].next as usize;
                 if next >= ins.len() || leads[next] {
                     break;
@@ -96,9 +96,9 @@ impl Graph {
         graph
     }
 
-    fn find_ends(&mut self, ins: &[Ins]) {
+    fn find_ends(&mut self, ins: &Listing<'_>) {
         let gives_up = |flow| matches!(flow, Flow::Call(_) | Flow::IndirectCall | Flow::Stop | Flow::System);
-        let last = |block: &Block| block.ins.last().map(|&at| ins[at as usize].instruction.flow);
+        let last = |block: &Block| block.ins.last().map(|&at| ins.instruction(at).flow);
         let ends = |block: &Block| block.next.is_empty() && !last(block).is_some_and(gives_up);
         let mut open: Vec<usize> = (0..self.blocks.len()).filter(|&at| ends(&self.blocks[at])).collect();
         while let Some(at) = open.pop() {

@@ -23,6 +23,7 @@ mod input;
 mod isa;
 mod known;
 pub mod link_map;
+mod listing;
 pub mod loaded;
 mod loops;
 mod phases;

@@ -10,7 +10,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use crate::body::{self, Body, Callee};
 use crate::finding::{Finding, Kind, Place};
-use crate::isa::{Flow, Instruction, Memory, Op, Operand, Register, Registers};
+use crate::isa::{Instruction, Memory, Op, Operand, Register, Registers};
 use crate::reach::{Budget, Code};
 
 /// The most loops of one function that are examined.
@@ -40,7 +40,7 @@ pub(crate) fn waits(
     if search(code, body, effect, budget, findings).is_none()
         && let Some(first) = body.ins.first()
     {
-        findings.push(Finding { address: first.instruction.ip, kind: Kind::Limit, operand: Place::None });
+        findings.push(Finding { address: first.ip, kind: Kind::Limit, operand: Place::None });
     }
 }
 
@@ -73,8 +73,7 @@ fn search(
         .iter()
         .map(|block| {
             block.ins.iter().all(|&at| {
-                !body.ins[at as usize].instruction.access.stores
-                    && effects[at as usize].is_none_or(|e| !e.stores)
+                !body.ins[at as usize].access.stores && effects[at as usize].is_none_or(|e| !e.stores)
             })
         })
         .collect();
@@ -227,11 +226,12 @@ impl<'b, 'c, 'a> Loop<'b, 'c, 'a> {
         one.writes = one.instructions().fold(0, |set, at| set | one.writes_of(at));
         for at in one.instructions() {
             let ins = &body.ins[at as usize];
-            one.writes_memory |= ins.instruction.access.stores;
+            one.writes_memory |= ins.access.stores;
             one.calls_writer |= effects[at as usize].is_some_and(|e| e.stores);
-            if ins.instruction.writes_memory {
-                one.stores.entry(ins.instruction.displacement()).or_default().push(at);
-                one.written.extend(one.simple_place(&ins.instruction));
+            if ins.writes_memory {
+                let i = one.instruction(at);
+                one.stores.entry(i.displacement()).or_default().push(at);
+                one.written.extend(one.simple_place(&i));
             }
         }
         one
@@ -256,15 +256,15 @@ impl<'b, 'c, 'a> Loop<'b, 'c, 'a> {
 
     /// The registers that an instruction writes, a call only those that what it calls does.
     fn writes_of(&self, at: u32) -> Registers {
-        let writes = self.instruction(at).access.writes;
+        let writes = self.body.ins[at as usize].access.writes;
         match self.effects[at as usize] {
             Some(effect) => writes & (effect.writes | !self.code.convention().clobbered),
             None => writes,
         }
     }
 
-    fn instruction(&self, at: u32) -> &'b Instruction {
-        &self.body.ins[at as usize].instruction
+    fn instruction(&self, at: u32) -> Instruction {
+        self.body.ins.instruction(at)
     }
 
     /// Whether it neither writes shared memory nor calls anything that does.
@@ -289,7 +289,7 @@ impl<'b, 'c, 'a> Loop<'b, 'c, 'a> {
                 Test::Poll(at) => {
                     let outside = block.next.iter().filter(|&&to| !self.within[to as usize]);
                     checks &= outside.into_iter().all(|&to| !self.body.graph.comes_to_an_end[to as usize]);
-                    let better = |old: &u32| !self.body.is_private(self.instruction(*old));
+                    let better = |old: &u32| !self.body.is_private(&self.instruction(*old));
                     poll = poll.filter(better).or(Some(at));
                 }
                 Test::Constant => {}
@@ -303,11 +303,11 @@ impl<'b, 'c, 'a> Loop<'b, 'c, 'a> {
             (true, false) => return Some(None),
         };
         let i = self.instruction(at);
-        let private = self.body.is_private(i);
+        let private = self.body.is_private(&i);
         if progress && (private || checks) {
             return Some(None);
         }
-        let operand = if private { Place::Stack } else { body::place(i) };
+        let operand = if private { Place::Stack } else { body::place(&i) };
         Some(Some(Waiting { finding: Finding { address: i.ip, kind, operand }, counts: progress }))
     }
 
@@ -325,7 +325,7 @@ impl<'b, 'c, 'a> Loop<'b, 'c, 'a> {
                     Test::Progress => return Some(Test::Progress),
                     Test::Poll(load) => {
                         // Shared memory counts before the worker's own.
-                        let shared = |old: &u32| !self.body.is_private(self.instruction(*old));
+                        let shared = |old: &u32| !self.body.is_private(&self.instruction(*old));
                         poll = poll.filter(shared).or(Some(load));
                     }
                     Test::Constant => {}
@@ -349,31 +349,31 @@ impl<'b, 'c, 'a> Loop<'b, 'c, 'a> {
 
     /// The instructions of the loop that produced the values that this one reads, and the result for its memory.
     fn sources(&self, at: u32, sources: &mut Vec<u32>, budget: &mut Budget) -> Option<Test> {
-        let ins = &self.body.ins[at as usize];
+        let i = self.instruction(at);
         if let Some(effect) = self.effects[at as usize]
-            && ins.instruction.is_call()
+            && i.is_call()
         {
             if effect.stores {
                 return Some(Test::Progress);
             }
             let first = sources.len();
-            self.makers(at, ins.instruction.access.reads, sources, budget)?;
+            self.makers(at, i.access.reads, sources, budget)?;
             // Registers that the last call left are no arguments of this one.
             let mut kept = sources.split_off(first);
             kept.retain(|&source| self.effects[source as usize].is_none());
             sources.append(&mut kept);
             return Some(if effect.loads { Test::Poll(at) } else { Test::Constant });
         }
-        if ins.instruction.opaque {
+        if i.opaque {
             return Some(Test::Poll(at));
         }
-        self.makers(at, ins.instruction.access.reads, sources, budget)?;
-        if !ins.instruction.access.loads || !ins.instruction.reads_memory {
+        self.makers(at, i.access.reads, sources, budget)?;
+        if !i.access.loads || !i.reads_memory {
             return Some(Test::Constant);
         }
         let place = self.place(at, DEPTH, budget)?;
         if let Some(name) = place {
-            let stores = self.stores_to(name, &ins.instruction, budget)?;
+            let stores = self.stores_to(name, &i, budget)?;
             if !stores.is_empty() {
                 let same = |i: u32| stores.contains(&i);
                 let made = self.body.graph.definitions(Some(&self.within), at, &|_| true, &same, budget)?;
@@ -383,14 +383,13 @@ impl<'b, 'c, 'a> Loop<'b, 'c, 'a> {
                 }
             }
         }
-        let i = &ins.instruction;
         let global = i.memory.and_then(|memory| memory.global);
         if global.is_some_and(|address| self.code.table(address).is_some()) {
             return Some(Test::Constant);
         }
-        if self.body.is_private(i) || self.is_on_stack(at, budget)? {
+        if self.body.is_private(&i) || self.is_on_stack(at, budget)? {
             // The variable is the worker's own: others can write it only through its address, and most likely this loop does.
-            return Some(match (self.body.is_taken(i), self.only_looks()) {
+            return Some(match (self.body.is_taken(&i), self.only_looks()) {
                 (false, _) => Test::Constant,
                 (true, false) => Test::Progress,
                 (true, true) => Test::Poll(at),
@@ -410,7 +409,7 @@ impl<'b, 'c, 'a> Loop<'b, 'c, 'a> {
         let of_stack = |&maker: &u32| {
             let i = self.instruction(maker);
             let index = i.memory.map_or(Register::NONE, |memory| memory.index);
-            i.op == Op::Address && index == Register::NONE && self.body.is_private(i)
+            i.op == Op::Address && index == Register::NONE && self.body.is_private(&i)
         };
         Some(!made.outside && !made.found.is_empty() && made.found.iter().all(of_stack))
     }
@@ -438,9 +437,9 @@ impl<'b, 'c, 'a> Loop<'b, 'c, 'a> {
             )?;
             for source in made.found {
                 // The value that a call leaves in other registers is undefined.
-                let i = self.instruction(source);
-                let call = self.effects[source as usize].is_some() && matches!(i.flow, Flow::Call(_));
-                if one & returned != 0 || !(call || i.flow == Flow::IndirectCall) {
+                let is_call =
+                    || self.effects[source as usize].is_some() && self.instruction(source).is_call();
+                if one & returned != 0 || !is_call() {
                     sources.push(source);
                 }
             }
@@ -462,7 +461,7 @@ impl<'b, 'c, 'a> Loop<'b, 'c, 'a> {
     /// The outer `None` means that the budget is used up.
     fn place(&self, at: u32, depth: u32, budget: &mut Budget) -> Option<Option<u64>> {
         let i = self.instruction(at);
-        if let Some(name) = self.simple_place(i) {
+        if let Some(name) = self.simple_place(&i) {
             return Some(Some(name));
         }
         let Some(memory) = i.memory else { return Some(None) };
@@ -500,7 +499,7 @@ impl<'b, 'c, 'a> Loop<'b, 'c, 'a> {
             (Op::Number(number), _) => Some(named(&("number", number))),
             (Op::Move, Operand::Register(from)) => self.held(from, maker, depth - 1, budget)?,
             (Op::Move | Op::MoveSigned, Operand::Memory) => {
-                let stored = self.simple_place(i).is_some_and(|name| self.written.contains(&name));
+                let stored = self.simple_place(&i).is_some_and(|name| self.written.contains(&name));
                 if stored {
                     None
                 } else {

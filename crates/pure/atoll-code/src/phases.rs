@@ -36,7 +36,7 @@ pub(crate) fn phases(
     findings: &[Finding],
 ) -> Option<Vec<Phase>> {
     let (first, others) = bodies.split_first()?;
-    let start = first.ins.first()?.instruction.ip;
+    let start = first.ins.first()?.ip;
     let is_barrier =
         |callee: &Callee<'_>| matches!(callee, Callee::Known(name, _) if BARRIERS.contains(name));
     let calls_barrier = |body: &Body<'_>| body.calls.iter().any(|call| is_barrier(&call.callee));
@@ -72,7 +72,7 @@ pub(crate) fn phases(
                 || same().any(|other| found[other].0.contains(&finding.address))
         };
         Some(Phase {
-            begin: first.ins.get(*begin as usize)?.instruction.ip,
+            begin: first.ins.get(*begin as usize)?.ip,
             findings: findings.iter().filter(is_here).copied().collect(),
             calls: same().flat_map(|other| &found[other].1).cloned().collect(),
         })
@@ -81,7 +81,7 @@ pub(crate) fn phases(
 }
 
 fn ips<'b>(bodies: &'b [Body<'_>]) -> impl Iterator<Item = u64> + 'b {
-    bodies.iter().flat_map(|body| &body.ins).map(|ins| ins.instruction.ip)
+    bodies.iter().flat_map(|body| body.ins.iter()).map(|ins| ins.ip)
 }
 
 /// A number for each phase that it shares with those that workers may be in at the same time, computed from the phases that may
@@ -130,7 +130,7 @@ fn within(
             Callee::Unknown => {}
         }
     }
-    let own = reached.iter().filter_map(|&at| bodies[0].ins.get(at as usize)).map(|ins| ins.instruction.ip);
+    let own = reached.iter().filter_map(|&at| bodies[0].ins.get(at as usize)).map(|ins| ins.ip);
     let deep = called.iter().flat_map(|&at| ips(std::slice::from_ref(&bodies[at])));
     (own.chain(deep).collect(), names)
 }

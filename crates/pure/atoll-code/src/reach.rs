@@ -196,6 +196,7 @@ impl<'a> Code<'a> {
     /// Everything that the function at this address can reach.
     pub fn reach(&self, function: u64) -> Reach {
         let mut budget = Budget { instructions: self.limits.instructions, steps: self.limits.steps };
+        let isa = self.processor().isa();
         let mut bodies: Vec<Body> = Vec::new();
         let mut index: HashMap<u64, usize> = HashMap::new();
         let mut findings: Vec<Finding> = Vec::new();
@@ -224,7 +225,7 @@ impl<'a> Code<'a> {
                 findings.push(Finding { address: start, kind: Kind::Limit, operand: Place::None });
                 break;
             }
-            let body = Body::new(self, start, &ending, &mut budget);
+            let body = Body::new(self, &*isa, start, &ending, &mut budget);
             for call in &body.calls {
                 match call.callee {
                     Callee::Function(target) => waiting.push(target),
@@ -296,7 +297,7 @@ fn writes(bodies: &[Body<'_>], index: &HashMap<u64, usize>, convention: &Convent
     let own = |body: &Body<'_>| {
         let calls = calls(body);
         let plain = (0..body.ins.len() as u32).filter(|at| !calls.contains(at));
-        plain.fold(convention.linking, |set, at| set | body.ins[at as usize].instruction.access.writes)
+        plain.fold(convention.linking, |set, at| set | body.ins[at as usize].access.writes)
     };
     let mut writes: Vec<Registers> = bodies.iter().map(own).collect();
     loop {

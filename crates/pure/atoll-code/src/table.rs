@@ -83,7 +83,7 @@ fn count(values: &mut Values<'_, '_, '_>, entry: &Entry) -> Option<u64> {
             if !values.budget.step() {
                 return None;
             }
-            let i = values.ins[at as usize].instruction;
+            let i = values.ins.instruction(at);
             let writes = i.access.writes;
             index = before(&i, writes, index)?;
             compared = match (wanted, i.op) {
@@ -109,7 +109,7 @@ fn count(values: &mut Values<'_, '_, '_>, entry: &Entry) -> Option<u64> {
         }
         let &[previous] = &current.before[..] else { return None };
         let last = *values.graph.blocks[previous as usize].ins.last()?;
-        let (i, next) = (values.ins[last as usize].instruction, values.ins[last as usize].next);
+        let (i, next) = (values.ins.instruction(last), values.ins[last as usize].next);
         let falls = next != NONE && values.graph.place(next).0 == block;
         wanted = match (i.bound, falls) {
             (Some(Bound::Above), true) | (Some(Bound::AtMost), false) => Some(1),

@@ -2,9 +2,9 @@
 //!
 //! Used by `body` for indirect calls and for functions given to the runtime, and by `table` for jumps.
 
-use crate::body::Ins;
 use crate::graph::Graph;
 use crate::isa::{Instruction, Memory, Op, Operand, Register};
+use crate::listing::Listing;
 use crate::reach::{Budget, Code};
 
 /// The number of instructions through which a value is followed.
@@ -38,14 +38,14 @@ pub(crate) struct Entry {
 /// Follows values through a function.
 pub(crate) struct Values<'b, 'c, 'a> {
     pub(crate) code: &'c Code<'a>,
-    pub(crate) ins: &'b [Ins],
+    pub(crate) ins: &'b Listing<'c>,
     pub(crate) graph: &'b Graph,
     pub(crate) budget: &'b mut Budget,
 }
 
 impl Values<'_, '_, '_> {
     fn instruction(&self, at: u32) -> Instruction {
-        self.ins[at as usize].instruction
+        self.ins.instruction(at)
     }
 
     /// The value of the register before this instruction.
@@ -59,7 +59,7 @@ impl Values<'_, '_, '_> {
             return None;
         }
         let ins = self.ins;
-        let writes = |i: u32| ins[i as usize].instruction.access.writes & set != 0;
+        let writes = |i: u32| ins[i as usize].access.writes & set != 0;
         let definitions = self.graph.definitions(None, at, &|b| b.writes & set != 0, &writes, self.budget)?;
         if definitions.outside {
             return None;

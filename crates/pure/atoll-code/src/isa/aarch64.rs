@@ -17,8 +17,9 @@ mod memory;
 #[cfg(test)]
 mod tests;
 
-const VECTOR: u8 = 32;
-const FLAGS: Registers = 1 << 64;
+/// The first vector's number: there is no general register 31.
+const VECTOR: u8 = 31;
+const FLAGS: Registers = 1 << 63;
 const FRAME: Register = Register(29);
 const LINK: Register = Register(30);
 
@@ -45,6 +46,7 @@ static CONVENTION: Convention = Convention {
 };
 
 /// The decoder.
+#[derive(Debug)]
 pub(crate) struct A64;
 
 impl Isa for A64 {
@@ -52,12 +54,16 @@ impl Isa for A64 {
         &CONVENTION
     }
 
-    fn decode(&mut self, bytes: &[u8], ip: u64) -> Option<Instruction> {
+    fn decode(&self, bytes: &[u8], ip: u64) -> Option<Instruction> {
         let word = u32::from_le_bytes(*bytes.first_chunk()?);
         let known = decoder::decode(word)?;
         let definition = known.definition();
         let plain = Instruction { code: known.id() as u32, ..Instruction::plain(ip, 4) };
         Word(word).instruction(definition.class, definition.mnemonic, plain)
+    }
+
+    fn decode_again(&self, bytes: &[u8], ip: u64, access: Access) -> Option<Instruction> {
+        self.decode(bytes, ip).map(|i| Instruction { access, ..i })
     }
 
     fn stub(&self, bytes: &[u8], ip: u64) -> Option<u64> {

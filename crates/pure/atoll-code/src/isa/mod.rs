@@ -6,11 +6,13 @@
 mod aarch64;
 mod x86_64;
 
+use std::fmt;
+
 use crate::finding::Kind;
 use crate::input::Processor;
 
 /// A set of registers: general ones, vectors, flags and the processor's own kinds.
-pub(crate) type Registers = u128;
+pub(crate) type Registers = u64;
 
 /// A register that values are followed through, by the number of its bit in a set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -24,7 +26,7 @@ impl Register {
 
     /// The set of this register alone.
     pub(crate) const fn bit(self) -> Registers {
-        if self.0 < 128 { 1 << self.0 } else { 0 }
+        if self.0 < 64 { 1 << self.0 } else { 0 }
     }
 }
 
@@ -183,6 +185,11 @@ impl Instruction {
         }
     }
 
+    /// An instruction of which nothing but its effect is known.
+    pub(crate) fn unknown(ip: u64, access: Access) -> Instruction {
+        Instruction { opaque: true, access, ..Instruction::plain(ip, 0) }
+    }
+
     /// The address behind it.
     pub(crate) fn next_ip(&self) -> u64 {
         self.ip.wrapping_add(u64::from(self.bytes))
@@ -230,11 +237,14 @@ pub(crate) struct Convention {
 }
 
 /// A processor's instructions.
-pub(crate) trait Isa {
+pub(crate) trait Isa: fmt::Debug {
     fn convention(&self) -> &'static Convention;
 
     /// The instruction at `ip`, with which `bytes` begin; `None` if it is not known what that does.
-    fn decode(&mut self, bytes: &[u8], ip: u64) -> Option<Instruction>;
+    fn decode(&self, bytes: &[u8], ip: u64) -> Option<Instruction>;
+
+    /// The same for an instruction whose effect is known from before, and may be known better.
+    fn decode_again(&self, bytes: &[u8], ip: u64, access: Access) -> Option<Instruction>;
 
     /// The word of a linkage table through which the code at `ip` jumps and does nothing else.
     fn stub(&self, bytes: &[u8], ip: u64) -> Option<u64>;

@@ -1,5 +1,7 @@
 //! x86-64's instructions, decoded by `iced-x86`.
 
+use std::cell::RefCell;
+
 use iced_x86::{
     Code as Opcode, Decoder, DecoderOptions, FlowControl, Instruction as Iced, InstructionInfoFactory,
     Mnemonic, OpAccess, OpKind, Register as Name, UsedMemory,
@@ -39,13 +41,15 @@ static CONVENTION: Convention = Convention {
 };
 
 /// The decoder.
+#[derive(Debug)]
 pub(crate) struct X86 {
-    factory: InstructionInfoFactory,
+    /// What tells the effects of instructions; it keeps memory for its answers.
+    factory: RefCell<InstructionInfoFactory>,
 }
 
 impl X86 {
     pub(crate) fn new() -> X86 {
-        X86 { factory: InstructionInfoFactory::new() }
+        X86 { factory: RefCell::new(InstructionInfoFactory::new()) }
     }
 }
 
@@ -54,13 +58,13 @@ impl Isa for X86 {
         &CONVENTION
     }
 
-    fn decode(&mut self, bytes: &[u8], ip: u64) -> Option<Instruction> {
-        let mut decoder = Decoder::with_ip(64, bytes, ip, DecoderOptions::NONE);
-        if !decoder.can_decode() {
-            return None;
-        }
-        let i = decoder.decode();
-        (!i.is_invalid()).then(|| translated(&i, access(&mut self.factory, &i)))
+    fn decode(&self, bytes: &[u8], ip: u64) -> Option<Instruction> {
+        let i = decoded(bytes, ip)?;
+        Some(translated(&i, access(&mut self.factory.borrow_mut(), &i)))
+    }
+
+    fn decode_again(&self, bytes: &[u8], ip: u64, access: Access) -> Option<Instruction> {
+        decoded(bytes, ip).map(|i| translated(&i, access))
     }
 
     fn stub(&self, bytes: &[u8], ip: u64) -> Option<u64> {
@@ -75,6 +79,12 @@ impl Isa for X86 {
         }
         None
     }
+}
+
+fn decoded(bytes: &[u8], ip: u64) -> Option<Iced> {
+    let mut decoder = Decoder::with_ip(64, bytes, ip, DecoderOptions::NONE);
+    let i = decoder.decode();
+    (!i.is_invalid()).then_some(i)
 }
 
 /// A register of any width.
