@@ -53,15 +53,17 @@ pub(crate) fn phases(
     // The begin of each phase; one behind a barrier that no code of the function follows ends at once.
     let begins: Vec<u32> =
         std::iter::once(0).chain(barriers.iter().map(|&at| first.ins[at as usize].next)).collect();
-    let reached: Vec<HashSet<u32>> = begins.iter().map(|&at| until_barrier(first, at, &ends)).collect();
+    let reached: Vec<Vec<bool>> = begins.iter().map(|&at| until_barrier(first, at, &ends)).collect();
     let next =
-        |reached: &HashSet<u32>| (1..begins.len()).filter(|&n| reached.contains(&barriers[n - 1])).collect();
+        |reached: &Vec<bool>| (1..begins.len()).filter(|&n| reached[barriers[n - 1] as usize]).collect();
     let nexts: Vec<Vec<usize>> = reached.iter().map(next).collect();
     let together = together(&nexts);
 
-    let everywhere: HashSet<u64> = ips(bodies).collect();
+    // Only addresses with findings are asked for.
+    let addresses: HashSet<u64> = findings.iter().map(|finding| finding.address).collect();
+    let everywhere: HashSet<u64> = ips(bodies).filter(|ip| addresses.contains(ip)).collect();
     let found: Vec<(HashSet<u64>, BTreeSet<String>)> =
-        reached.iter().map(|reached| within(bodies, index, reached, &calls)).collect();
+        reached.iter().map(|reached| within(bodies, index, reached, &calls, &addresses)).collect();
     let phase = |(at, begin): (usize, &u32)| {
         let same = || (0..begins.len()).filter(|&other| together[other] == together[at]);
         let is_here = |finding: &&Finding| {
@@ -106,17 +108,22 @@ fn together(nexts: &[Vec<usize>]) -> Vec<usize> {
     }
 }
 
-/// The addresses of all that these instructions of the first function can reach, and the known entry points called.
+/// Those of the `addresses` that the marked instructions of the first function can reach, and the known entry points called.
 fn within(
     bodies: &[Body<'_>],
     index: &HashMap<u64, usize>,
-    reached: &HashSet<u32>,
+    reached: &[bool],
     calls: &HashMap<u32, Vec<Callee<'_>>>,
+    addresses: &HashSet<u64>,
 ) -> (HashSet<u64>, BTreeSet<String>) {
     let mut names = BTreeSet::new();
     let mut called: HashSet<usize> = HashSet::new();
-    let mut open: Vec<Callee<'_>> =
-        reached.iter().filter_map(|at| calls.get(at)).flatten().copied().collect();
+    let mut open: Vec<Callee<'_>> = Vec::new();
+    for (at, callees) in calls {
+        if reached[*at as usize] {
+            open.extend(callees);
+        }
+    }
     while let Some(callee) = open.pop() {
         match callee {
             Callee::Function(target) => {
@@ -130,18 +137,19 @@ fn within(
             Callee::Unknown => {}
         }
     }
-    let own = reached.iter().filter_map(|&at| bodies[0].ins.get(at as usize)).map(|ins| ins.ip);
+    let own = bodies[0].ins.iter().zip(reached).filter(|(_, reached)| **reached).map(|(ins, _)| ins.ip);
     let deep = called.iter().flat_map(|&at| ips(std::slice::from_ref(&bodies[at])));
-    (own.chain(deep).collect(), names)
+    (own.chain(deep).filter(|ip| addresses.contains(ip)).collect(), names)
 }
 
-/// The instructions to which control can pass from `from` on without a barrier, including the barriers themselves.
-fn until_barrier(body: &Body<'_>, from: u32, ends: &dyn Fn(u32) -> bool) -> HashSet<u32> {
-    let mut reached = HashSet::new();
+/// Marks the instructions to which control can pass from `from` on without a barrier, including the barriers themselves.
+fn until_barrier(body: &Body<'_>, from: u32, ends: &dyn Fn(u32) -> bool) -> Vec<bool> {
+    let mut reached = vec![false; body.ins.len()];
     let mut open = vec![from];
     while let Some(at) = open.pop() {
         // Control ends where nothing follows.
-        if at as usize >= body.ins.len() || !reached.insert(at) || ends(at) {
+        let Some(reached) = reached.get_mut(at as usize) else { continue };
+        if std::mem::replace(reached, true) || ends(at) {
             continue;
         }
         let (block, place) = body.graph.place(at);
