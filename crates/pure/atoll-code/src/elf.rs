@@ -240,11 +240,8 @@ pub fn link<'a>(images: Vec<Image<'a>>) -> Vec<Object<'a>> {
         .into_iter()
         .zip(read)
         .map(|(image, tables)| {
-            let slots = tables
-                .relocations
-                .iter()
-                .filter_map(|r| slot(&image, &tables, r, &exports, &is_code))
-                .collect();
+            let slots =
+                tables.relocations().filter_map(|r| slot(&image, &tables, r, &exports, &is_code)).collect();
             let at = |address| image.bytes(address);
             let mut functions = image.unwind.map_or_else(Vec::new, |index| unwind::functions(index, &at));
             functions.extend(tables.functions);
@@ -271,7 +268,8 @@ struct Tables<'a> {
     symbols: &'a [Sym64<Le>],
     strings: u64,
     strings_size: u64,
-    relocations: Vec<Rela64<Le>>,
+    /// The relocations of data, and those of calls.
+    relocations: [&'a [Rela64<Le>]; 2],
     functions: Vec<Function<'a>>,
 }
 
@@ -281,18 +279,17 @@ impl<'a> Tables<'a> {
         let strings = image.pointer(&dynamic, DT_STRTAB).unwrap_or(0);
         let count = image.symbol_count(&dynamic);
         let symbols = image.pointer(&dynamic, DT_SYMTAB).map_or(&[][..], |at| image.table(at, count));
-        let mut relocations: Vec<Rela64<Le>> = Vec::new();
-        for (table, size) in [(DT_RELA, DT_RELASZ), (DT_JMPREL, DT_PLTRELSZ)] {
-            if let (Some(at), Some(size)) = (image.pointer(&dynamic, table), dynamic.get(size)) {
-                let count = usize::try_from(size).unwrap_or(0) / size_of::<Rela64<Le>>();
-                relocations.extend_from_slice(image.table(at, count));
-            }
-        }
+        let relocations = [(DT_RELA, DT_RELASZ), (DT_JMPREL, DT_PLTRELSZ)].map(|(table, size)| {
+            let at = image.pointer(&dynamic, table)?;
+            let count = usize::try_from(dynamic.get(size)?).unwrap_or(0) / size_of::<Rela64<Le>>();
+            Some(image.table(at, count))
+        });
+        let relocations = relocations.map(Option::unwrap_or_default);
         let strings_size = dynamic.get(DT_STRSZ).unwrap_or(0);
         let mut tables = Tables { symbols, strings, strings_size, relocations, functions: Vec::new() };
         // Relocations can name symbols behind those that the hash table covers, which are not defined here.
         if let Some(at) = image.pointer(&dynamic, DT_SYMTAB) {
-            let last = tables.relocations.iter().map(|r| r.r_sym(Le, false) as usize + 1).max().unwrap_or(0);
+            let last = tables.relocations().map(|r| r.r_sym(Le, false) as usize + 1).max().unwrap_or(0);
             tables.symbols = image.table(at, count.max(last));
         }
         for symbol in tables.symbols.iter().take(count.max(1)).skip(1) {
@@ -315,6 +312,10 @@ impl<'a> Tables<'a> {
             });
         }
         tables
+    }
+
+    fn relocations(&self) -> impl Iterator<Item = &'a Rela64<Le>> + use<'a> {
+        self.relocations.into_iter().flatten()
     }
 
     fn name(&self, image: &Image<'a>, symbol: &Sym64<Le>) -> Option<&'a str> {
