@@ -68,7 +68,7 @@ pub enum NotAnImage {
     #[error("not an ELF file this can read: {0}")]
     Malformed(#[from] object::Error),
     /// The code is for another processor.
-    #[error("the file's code is neither for x86-64 nor for aarch64: it cannot be disassembled here")]
+    #[error("the file's code is for a processor that is not known: it cannot be disassembled here")]
     OtherProcessor,
 }
 
@@ -79,6 +79,7 @@ pub fn file<'a>(name: &str, bytes: &'a [u8], base: u64) -> Result<Image<'a>, Not
     let header: &FileHeader64<Le> = elf.elf_header();
     let processor = match header.e_machine(Le) {
         elf::EM_X86_64 => Processor::X86_64,
+        #[cfg(any(target_arch = "aarch64", feature = "aarch64"))]
         elf::EM_AARCH64 => Processor::Aarch64,
         _ => return Err(NotAnImage::OtherProcessor),
     };
@@ -342,18 +343,24 @@ enum Relocation {
 
 impl Relocation {
     fn of(number: elf::RelocationType, processor: Processor) -> Option<Relocation> {
-        Some(match (processor, number) {
-            (Processor::X86_64, elf::R_X86_64_RELATIVE) => Relocation::Relative,
-            (Processor::X86_64, elf::R_X86_64_IRELATIVE) => Relocation::Chosen,
-            (Processor::X86_64, elf::R_X86_64_GLOB_DAT) => Relocation::Data,
-            (Processor::X86_64, elf::R_X86_64_JUMP_SLOT) => Relocation::Call,
-            (Processor::X86_64, elf::R_X86_64_64) => Relocation::Pointer,
-            (Processor::Aarch64, elf::R_AARCH64_RELATIVE) => Relocation::Relative,
-            (Processor::Aarch64, elf::R_AARCH64_IRELATIVE) => Relocation::Chosen,
-            (Processor::Aarch64, elf::R_AARCH64_GLOB_DAT) => Relocation::Data,
-            (Processor::Aarch64, elf::R_AARCH64_JUMP_SLOT) => Relocation::Call,
-            (Processor::Aarch64, elf::R_AARCH64_ABS64) => Relocation::Pointer,
-            _ => return None,
+        Some(match processor {
+            Processor::X86_64 => match number {
+                elf::R_X86_64_RELATIVE => Relocation::Relative,
+                elf::R_X86_64_IRELATIVE => Relocation::Chosen,
+                elf::R_X86_64_GLOB_DAT => Relocation::Data,
+                elf::R_X86_64_JUMP_SLOT => Relocation::Call,
+                elf::R_X86_64_64 => Relocation::Pointer,
+                _ => return None,
+            },
+            #[cfg(any(target_arch = "aarch64", feature = "aarch64"))]
+            Processor::Aarch64 => match number {
+                elf::R_AARCH64_RELATIVE => Relocation::Relative,
+                elf::R_AARCH64_IRELATIVE => Relocation::Chosen,
+                elf::R_AARCH64_GLOB_DAT => Relocation::Data,
+                elf::R_AARCH64_JUMP_SLOT => Relocation::Call,
+                elf::R_AARCH64_ABS64 => Relocation::Pointer,
+                _ => return None,
+            },
         })
     }
 }

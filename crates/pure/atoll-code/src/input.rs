@@ -8,13 +8,17 @@ pub enum Processor {
     /// 64-bit x86.
     X86_64,
     /// 64-bit Arm.
+    #[cfg(any(target_arch = "aarch64", feature = "aarch64"))]
     Aarch64,
 }
 
 impl Processor {
     /// The kind that this program itself runs on.
-    pub const HERE: Processor =
-        if cfg!(target_arch = "aarch64") { Processor::Aarch64 } else { Processor::X86_64 };
+    #[cfg(target_arch = "aarch64")]
+    pub const HERE: Processor = Processor::Aarch64;
+    /// The kind that this program itself runs on.
+    #[cfg(not(target_arch = "aarch64"))]
+    pub const HERE: Processor = Processor::X86_64;
 }
 
 impl Default for Processor {

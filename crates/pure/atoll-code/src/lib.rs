@@ -9,7 +9,8 @@
 //! something cannot be followed or proved the verdict is [`Verdict::Unknown`], with the reason. [`elf`] makes objects from an
 //! ELF file or a process's memory, [`loaded`] from the running process; [`link_map`] compares the objects of two nodes.
 //!
-//! Code of x86-64 and of aarch64 is examined, whatever this machine is: `isa` brings the instructions of both into one form.
+//! Code of x86-64 and of aarch64 is examined: `isa` brings the instructions of both into one form. Elsewhere than on aarch64 that
+//! needs the feature `aarch64`, which tests have: the runtime only examines code of its own processor.
 //!
 //! Everything but [`loaded`] is pure: bytes in, answers out, with bounded work whatever the bytes are.
 //!

@@ -1,8 +1,9 @@
 //! Instructions in one form for all processors, and what the rest of this crate needs to know of each processor.
 //!
-//! [`x86_64`](mod@x86_64) and [`aarch64`](mod@aarch64) bring the instructions of theirs into the form; everything else here works on the form alone. What a
+//! `x86_64` and `aarch64` bring the instructions of theirs into the form; everything else here works on the form alone. What a
 //! decoder does not know to be harmless it does not decode, and code that is not decoded is never safe.
 
+#[cfg(any(target_arch = "aarch64", feature = "aarch64"))]
 mod aarch64;
 mod x86_64;
 
@@ -55,6 +56,10 @@ pub(crate) enum Operand {
     None,
     Register(Register),
     /// A register's lowest bytes, extended with their sign or with zeros, times a power of two.
+    #[cfg_attr(
+        not(any(target_arch = "aarch64", feature = "aarch64")),
+        allow(dead_code, reason = "only aarch64 has such operands")
+    )]
     Part {
         register: Register,
         bytes: u8,
@@ -255,6 +260,7 @@ impl Processor {
     pub(crate) fn isa(self) -> Box<dyn Isa> {
         match self {
             Processor::X86_64 => Box::new(x86_64::X86::new()),
+            #[cfg(any(target_arch = "aarch64", feature = "aarch64"))]
             Processor::Aarch64 => Box::new(aarch64::A64),
         }
     }
