@@ -396,14 +396,13 @@ impl Extents {
         content: Content,
     ) -> Vec<(usize, usize)> {
         let mut old = Vec::new();
-        // Once near memory is used up, old pages may be far, and would come back to be cleared.
-        let is_cleared = content == Content::Cleared && !pager.is_full();
         while let Some((from, to)) = self.stale.take(start, end, pager.page_bytes()) {
             if content == Content::Any {
                 continue;
             }
-            // A page that is shared with a free neighbour has to be all zeros.
-            if is_cleared && start <= from && to <= end {
+            // A page that is shared with a free neighbour has to be all zeros, and one that is far would come back to be cleared.
+            let is_inside = start <= from && to <= end;
+            if content == Content::Cleared && is_inside && pager.are_near(from, to) {
                 old.push((from, to));
             } else {
                 pager.release(from, to, figures(pager));
