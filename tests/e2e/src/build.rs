@@ -56,6 +56,15 @@ pub fn built(name: &str) -> PathBuf {
     out.join(name)
 }
 
+/// Compiles `text`, a program in C, in `folder`; returns what became of it.
+pub fn compiled(folder: &Path, name: &str, text: &str, options: &[&str]) -> PathBuf {
+    let (source, out) = (folder.join(format!("{name}.c")), folder.join(name));
+    std::fs::write(&source, text).expect("written");
+    let gcc = Command::new("gcc").arg("-o").arg(&out).arg(&source).args(options).status();
+    assert!(gcc.is_ok_and(|status| status.success()), "{name} compiles");
+    out
+}
+
 /// Whether a command is installed.
 pub fn installed(command: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();

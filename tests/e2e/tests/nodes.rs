@@ -47,6 +47,14 @@ fn none(failed: &[String]) {
     assert!(failed.is_empty(), "{} failed\n{}", failed.len(), failed.join("\n\n"));
 }
 
+/// The numbers of so many sockets did not fit where the runtime looks for them, and 16 nodes were the most.
+#[test]
+fn a_run_on_more_than_sixteen_nodes_was_refused() {
+    let ways = ["--nodes 40 --workers 40 --home-alone off", "--nodes 64 --workers 64"];
+    let wrong: Vec<String> = ways.iter().filter_map(|way| workload("cg", way)).collect();
+    assert!(wrong.is_empty(), "{wrong:?}");
+}
+
 #[test]
 fn workloads_of_class_s() {
     let began = Instant::now();

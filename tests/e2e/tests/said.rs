@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use atoll_e2e::build::atoll;
+use atoll_e2e::build::{atoll, compiled};
 use atoll_e2e::group::MemoryGroup;
 use atoll_e2e::{Atoll, built, skip};
 
@@ -117,14 +117,6 @@ fn loads_openmp_late(folder: &Path) -> PathBuf {
         library.display()
     );
     compiled(folder, "late", &text, &["-ldl"])
-}
-
-fn compiled(folder: &Path, name: &str, text: &str, options: &[&str]) -> PathBuf {
-    let (source, out) = (folder.join(format!("{name}.c")), folder.join(name));
-    std::fs::write(&source, text).expect("written");
-    let gcc = Command::new("gcc").arg("-o").arg(&out).arg(&source).args(options).status();
-    assert!(gcc.is_ok_and(|status| status.success()), "{name} compiles");
-    out
 }
 
 /// For a program without OpenMP it was only said at its end that no limit was applied, and the exit status was 0.

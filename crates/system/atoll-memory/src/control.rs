@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 use crate::far::hosts::lenders::{
     BehindFigures, LateLenders, LenderFigures, Lenders, LendersSettings, MAX_LENDERS,
 };
+use crate::layout::MAX_NODES;
 use crate::race_counts::Races;
 use crate::region_counts::Regions;
 use crate::segment::{SegmentFigures, SegmentSettings};
@@ -20,7 +21,7 @@ pub const MAX_WORKERS: usize = 1024;
 pub const MAX_THREADS: usize = 1024;
 
 /// First bytes of a control block of this layout.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"atollc14");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"atollc15");
 
 /// The memfd's name, by which `atoll top` finds running programs.
 pub const MEMFD_NAME: &CStr = c"atoll-control";
@@ -33,6 +34,9 @@ pub const ENVIRONMENT_PRELOAD: &str = "ATOLL_SAVED_LD_PRELOAD";
 
 /// Environment variable that says where the control block of the run's first launcher is, for that of a later program.
 pub const ENVIRONMENT_FIRST: &str = "ATOLL_FIRST_CONTROL";
+
+/// Bytes of [`Settings::meeting`]: the number of a socket has seven digits at most.
+const MEETING_BYTES: usize = MAX_NODES * 8;
 
 /// Exit status where atoll itself cannot go on (a broken set-up, named on standard error).
 pub const EXIT_SETUP: i32 = 70;
@@ -121,8 +125,8 @@ pub struct Settings {
     pub launcher_words: u32,
     /// Whether no launcher follows the program, which made the control block itself, as a later program of a run; 0: a launcher does.
     pub has_no_launcher: u32,
-    /// The directory in which local nodes meet, NUL-terminated.
-    pub meeting: [u8; 256],
+    /// How the node reaches the others: numbers of sockets, with commas between them, or of one socket to the launcher; NUL-terminated.
+    pub meeting: [u8; MEETING_BYTES],
 }
 
 /// How copies of pages are kept coherent between nodes inside regions.
@@ -349,7 +353,7 @@ pub struct Control {
     /// What was found of several nodes' writes.
     pub races: Races,
     /// Counters by node.
-    pub nodes: [NodeFigures; crate::layout::MAX_NODES],
+    pub nodes: [NodeFigures; MAX_NODES],
     /// What is known and counted of each lender.
     pub lenders: [LenderFigures; MAX_LENDERS],
     /// The lenders that came while the program ran.
@@ -496,7 +500,7 @@ impl Settings {
             require: 0,
             launcher_words: 0,
             has_no_launcher: 0,
-            meeting: [0; 256],
+            meeting: [0; MEETING_BYTES],
         };
         put_text(&mut s.policy, policy);
         put_text(&mut s.far, far);
@@ -518,15 +522,14 @@ impl Settings {
         text(&self.far)
     }
 
-    /// Where local nodes meet.
+    /// How the node reaches the others.
     pub fn meeting(&self) -> &str {
         text(&self.meeting)
     }
 
-    /// Names the directory where local nodes meet; `false` if the path is too long.
-    pub fn set_meeting(&mut self, path: &str) -> bool {
-        put_text(&mut self.meeting, path);
-        self.meeting() == path
+    /// Says how the node reaches the others.
+    pub fn set_meeting(&mut self, sockets: &str) {
+        put_text(&mut self.meeting, sockets);
     }
 
     /// Whether several nodes run the program.

@@ -48,7 +48,7 @@ pub const ALL: [(usize, usize); 4] =
     [(ARENA, ARENA_BYTES), (PINNED, PINNED_BYTES), (STACKS, STACKS_BYTES), (TABLES, TABLES_BYTES)];
 
 /// Nodes of a run at most.
-pub const MAX_NODES: usize = 16;
+pub const MAX_NODES: usize = 64;
 
 /// The part of a stretch of `bytes` bytes that is node `node`'s, one of `nodes`: offset and bytes, whole multiples of 32 MiB.
 pub const fn part(bytes: usize, node: u32, nodes: u32) -> (usize, usize) {

@@ -54,6 +54,9 @@ const LIVE: Duration = Duration::from_millis(900);
 /// A round that did so much may have left undone something that came meanwhile.
 pub(crate) const MUCH: usize = 256;
 
+/// A set of nodes has room for all.
+const _: () = assert!(atoll_memory::layout::MAX_NODES <= atoll_coherence::nodes::MOST);
+
 /// The agent at work.
 pub(crate) struct Server {
     peers: Peers,
@@ -197,7 +200,7 @@ impl Server {
             program,
             me,
             nodes,
-            // At most `MAX_NODES`.
+            // Less than `MAX_NODES`.
             agent: Agent::new(me as u8, layout),
             pages: Pages::new(pager, x),
             faults: Faults::new(),

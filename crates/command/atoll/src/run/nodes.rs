@@ -174,7 +174,6 @@ impl Nodes {
             settings.placing = if placing == "spread" { 2 } else { 1 };
             settings.all_cpus = (machine::usable_cpus() / self.count).max(1) * self.count;
         }
-        // The variable is short: a few numbers.
         settings.set_meeting(&match &self.job {
             Some((_, [_, Some(its)])) => format!("relay:{}", its.as_raw_fd()),
             _ => text(&self.sockets),

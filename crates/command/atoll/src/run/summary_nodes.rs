@@ -86,7 +86,6 @@ pub(super) fn write_spread(out: &mut String, regions: &[Region]) -> std::fmt::Re
     ];
     let mut rows = head(heads, units);
     for (region, s) in regions.iter().filter_map(|r| Some((r, r.spread.as_ref()?))).take(REGIONS) {
-        let waited: Vec<String> = s.barrier_seconds.iter().map(|s| format!("{s:.2}")).collect();
         rows.push(vec![
             region.name.clone(),
             count(s.runs),
@@ -101,7 +100,7 @@ pub(super) fn write_spread(out: &mut String, regions: &[Region]) -> std::fmt::Re
             bytes(s.diff_bytes),
             count(s.ahead_used),
             count(s.ahead_wasted),
-            waited.join(" "),
+            by_node(&s.barrier_seconds),
             format!("{}: {}", s.writers, s.why),
         ]);
     }
@@ -113,6 +112,21 @@ pub(super) fn write_spread(out: &mut String, regions: &[Region]) -> std::fmt::Re
         writeln!(out, "  and {}", many((regions.len() - REGIONS) as u64, "more region"))?;
     }
     Ok(())
+}
+
+/// Nodes whose seconds are all shown.
+const SHOWN: usize = 8;
+
+/// Each node's seconds, or where these are many the least, the median and the most.
+fn by_node(seconds: &[f64]) -> String {
+    if seconds.len() <= SHOWN {
+        return seconds.iter().map(|s| format!("{s:.2}")).collect::<Vec<_>>().join(" ");
+    }
+    let mut sorted = seconds.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let [least, median, most] = [0, sorted.len() / 2, sorted.len() - 1].map(|at| sorted[at]);
+    let who = seconds.iter().position(|s| *s == most).unwrap_or(0);
+    format!("{least:.2} to {most:.2} (node {who}), median {median:.2}")
 }
 
 /// Writes the workers' counts by region, if there are any.
@@ -137,4 +151,17 @@ pub(super) fn write_regions(out: &mut String, regions: &[Region]) -> std::fmt::R
         writeln!(out, "  and {}", many((regions.len() - REGIONS) as u64, "more region"))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::by_node;
+
+    #[test]
+    fn many_nodes_seconds_are_told_in_short() {
+        assert_eq!(by_node(&[0.5, 0.25]), "0.50 0.25");
+        let mut seconds = vec![0.1; 20];
+        (seconds[3], seconds[7]) = (2.0, 0.0);
+        assert_eq!(by_node(&seconds), "0.00 to 2.00 (node 3), median 0.10");
+    }
 }

@@ -28,11 +28,11 @@ fn no_memory() -> *mut c_void {
     std::ptr::null_mut()
 }
 
-fn from_large(size: usize, alignment: usize, content: Content) -> *mut c_void {
+fn from_large(size: usize, alignment: usize, is_zeroed: bool) -> *mut c_void {
     if size > isize::MAX as usize {
         return no_memory();
     }
-    large::allocate(size, alignment, content).map_or_else(
+    large::allocate_block(size, alignment, is_zeroed).map_or_else(
         || {
             crate::start::segment::say_full(size);
             no_memory()
@@ -77,7 +77,7 @@ fn allocate(size: usize, alignment: usize, zeroed: bool, caller: usize) -> *mut 
     let libc_asks = || size < overflow::LIBC_LEAST && is_private(caller);
     let large = size >= large::LEAST || alignment > 1 << 16;
     if large && state::pager().is_some() && !libc_asks() {
-        let block = from_large(size, alignment, if zeroed { Content::Zeros } else { Content::Any });
+        let block = from_large(size, alignment, zeroed);
         if !block.is_null() {
             journal::block(block as usize, size, caller);
         }
@@ -166,7 +166,7 @@ pub(crate) unsafe extern "C" fn free(block: *mut c_void) {
         } else if layout::in_arena(block as usize) {
             // Told before the block is free, because another thread may get its memory at once.
             journal::free(block as usize);
-            if !large::free(block as usize) {
+            if !large::free_block(block as usize) {
                 state::give_up(134, "free(): this pointer is not the start of a block");
             }
         } else if linker::contains(block) {
@@ -218,7 +218,7 @@ unsafe extern "C" fn realloc_for(block: *mut c_void, size: usize, caller: usize)
         } else if layout::in_arena(block as usize) {
             if size >= large::LEAST
                 && foreign::owner(block as usize).is_none()
-                && large::resize(block as usize, size)
+                && large::resize(block as usize, size, Content::Any)
             {
                 journal::block(block as usize, size, caller);
                 return block;

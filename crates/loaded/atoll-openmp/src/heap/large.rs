@@ -1,7 +1,7 @@
 //! Large blocks and anonymous mappings: extents of arena pages, best fit, joined when freed.
 //!
 //! Used by `exports` and `mapping`. Free memory reads as zeros, so a block is as new as if it came from the kernel: freed pages are
-//! released at once, but for those that `kept` notes. Extents are whole 4K granules whatever the page size; the bookkeeping is in pinned
+//! released at once, but for those that `kept` notes. Blocks that are freed and allocated in turn pass by `parked`, without the lock. Extents are whole 4K granules whatever the page size; the bookkeeping is in pinned
 //! memory.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,7 +12,10 @@ use atoll_memory::spin::{Held, Spin};
 use atoll_memory::sys;
 
 use super::kept::{self, Stale};
+use super::parked::{PLACES, Parked};
+use super::sizes::SIZES;
 use super::{bounds, mapped_over, place};
+use crate::arch;
 use crate::start::{forked, take_over};
 use crate::state::{self, SignalsBlocked};
 
@@ -49,10 +52,12 @@ impl Live {
     fn insert(&mut self, start: usize, bytes: usize) {
         self.bytes += bytes;
         self.bytes -= self.extents.insert(start, bytes).unwrap_or(0);
+        SIZES.enter(start, bytes);
     }
 
     fn remove(&mut self, start: usize) -> Option<usize> {
         let bytes = self.extents.remove(&start)?;
+        SIZES.remove(start);
         self.bytes -= bytes;
         Some(bytes)
     }
@@ -79,11 +84,17 @@ fn lock() -> (Held<'static, Extents>, SignalsBlocked) {
 /// What a new block holds.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Content {
-    /// The block reads as zeros.
+    /// The block reads as zeros, and takes memory as it is touched.
     Zeros,
+    /// The block reads as zeros, and pages that an earlier one touched are near if they were.
+    Cleared,
     /// The block may hold what an earlier one left there, as `malloc`'s may.
     Any,
 }
+
+/// Bytes of a block at most whose pages are cleared for `calloc`: libc's does so for blocks of its heap, and maps larger ones
+/// (`DEFAULT_MMAP_THRESHOLD_MAX`).
+const CLEARED: usize = 32 << 20;
 
 /// A guard that keeps the sets of live and free extents unchanged while it lives.
 pub(crate) struct Kept {
@@ -95,6 +106,36 @@ pub(crate) fn keep() -> Kept {
     Kept { _extents: EXTENTS.lock() }
 }
 
+/// A block for the program of at least `bytes`, aligned to `alignment` (a power of two). `None`: the arena is full.
+pub(crate) fn allocate_block(bytes: usize, alignment: usize, is_zeroed: bool) -> Option<usize> {
+    if place::nodes() == 1
+        && let Some(start) = PLACES.take(&SIZES, arch::thread_pointer(), bytes, alignment)
+    {
+        if is_zeroed {
+            clear(start, start + bytes);
+        }
+        return Some(start);
+    }
+    let content = match is_zeroed {
+        false => Content::Any,
+        true if bytes < CLEARED => Content::Cleared,
+        true => Content::Zeros,
+    };
+    allocate(bytes, alignment, content)
+}
+
+/// Frees a block of the program's, which may be its next one of that size. `false` if no block begins at `start`.
+pub(crate) fn free_block(start: usize) -> bool {
+    let pager = state::pager().filter(|_| place::nodes() == 1 && mapped_over::are_none());
+    let parked =
+        pager.map(|pager| PLACES.park(&SIZES, arch::thread_pointer(), start, pager.control().near()));
+    match parked {
+        Some(Parked::Alone) => true,
+        Some(Parked::InsteadOf(other)) => free(other),
+        Some(Parked::Not) | None => free(start),
+    }
+}
+
 /// An extent of at least `bytes`, aligned to `alignment` (a power of two), that holds `content`. `None`: the arena is full.
 pub(crate) fn allocate(bytes: usize, alignment: usize, content: Content) -> Option<usize> {
     let pager = state::pager()?;
@@ -102,13 +143,14 @@ pub(crate) fn allocate(bytes: usize, alignment: usize, content: Content) -> Opti
     let len = bytes.max(1).checked_next_multiple_of(GRANULE)?;
     // A block of a page or more shares its pages with no other block, as far as possible.
     let alignment = alignment.max(if len >= page { page } else { GRANULE });
-    let (start, used) = {
+    let (start, used, old) = {
         let (mut extents, _blocked) = lock();
         let used = extents.top;
         let start = extents.take(len, alignment)?;
-        extents.settle_stale(pager, start, start + len, content);
-        (start, used)
+        let old = extents.settle_stale(pager, start, start + len, content);
+        (start, used, old)
     };
+    old.into_iter().for_each(|(from, to)| clear(from, to));
     pager.is_one_block(start, start + len);
     if pager.is_segment() || place::nodes() > 1 {
         // No memory is given back here: in a segment all pages stay, and other nodes may have copies of earlier content. Memory
@@ -143,12 +185,17 @@ fn whole_pages(start: usize, end: usize, page: usize) -> (usize, usize) {
 
 /// The bytes of the live extent that begins at `start`.
 pub(crate) fn size(start: usize) -> Option<usize> {
-    let (extents, _blocked) = lock();
-    extents.live.get(start)
+    SIZES.of(start).or_else(|| {
+        let (extents, _blocked) = lock();
+        extents.live.get(start)
+    })
 }
 
 /// Frees the live extent that begins at `start`; `false` if there is none. Its pages may stay for the next block.
 pub(crate) fn free(start: usize) -> bool {
+    if SIZES.is_parked(start) {
+        return false;
+    }
     let is_own = mapped_over::are_none() || size(start).is_none_or(|len| is_own_again(start, start + len));
     let (mut extents, blocked) = lock();
     let Some(len) = extents.live.remove(start) else { return false };
@@ -194,8 +241,8 @@ pub(crate) fn free_range(start: usize, end: usize) {
     }
 }
 
-/// Makes the live extent at `start` `bytes` long without moving it, if what follows is free.
-pub(crate) fn resize(start: usize, bytes: usize) -> bool {
+/// Makes the live extent at `start` `bytes` long without moving it, if what follows is free, which holds `content` then.
+pub(crate) fn resize(start: usize, bytes: usize, content: Content) -> bool {
     let Some(want) = bytes.checked_next_multiple_of(GRANULE) else { return false };
     let is_own = mapped_over::are_none()
         || size(start).is_none_or(|have| want >= have || is_own_again(start + want, start + have));
@@ -231,11 +278,10 @@ pub(crate) fn resize(start: usize, bytes: usize) -> bool {
         }
     }
     extents.live.insert(start, want);
-    if let Some(pager) = state::pager() {
-        extents.settle_stale(pager, end, end + more, Content::Zeros);
-    }
+    let old = state::pager().map(|pager| extents.settle_stale(pager, end, end + more, content));
     drop(extents);
     drop(blocked);
+    old.into_iter().flatten().for_each(|(from, to)| clear(from, to));
     if let Some(pager) = state::pager() {
         if pager.is_segment() || place::nodes() > 1 {
             clear(end, used.min(end + more));
@@ -340,15 +386,30 @@ impl Extents {
         Some(at)
     }
 
-    /// The pages of `start..end`, which are free no more, hold `content` from now on.
-    fn settle_stale(&mut self, pager: &Pager, start: usize, end: usize, content: Content) {
-        let figures = figures(pager);
+    /// The pages of `start..end`, which are free no more, hold `content` from now on, but for the ranges that are returned: the caller clears these without
+    /// the lock, as that may fault.
+    fn settle_stale(
+        &mut self,
+        pager: &Pager,
+        start: usize,
+        end: usize,
+        content: Content,
+    ) -> Vec<(usize, usize)> {
+        let mut old = Vec::new();
         while let Some((from, to)) = self.stale.take(start, end, pager.page_bytes()) {
-            if content == Content::Zeros {
-                pager.release(from, to, figures);
+            if content == Content::Any {
+                continue;
+            }
+            // A page that is shared with a free neighbour has to be all zeros, and one that is far would come back to be cleared.
+            let is_inside = start <= from && to <= end;
+            if content == Content::Cleared && is_inside && pager.are_near(from, to) {
+                old.push((from, to));
+            } else {
+                pager.release(from, to, figures(pager));
             }
         }
         self.give_stale_back(pager);
+        old
     }
 
     /// Bytes of freed pages that may stay for later blocks.

@@ -123,7 +123,7 @@ impl Move {
         let no_room = Errno(libc::ENOMEM);
         let (from, new) = (self.from, self.new);
         let to = match self.place {
-            Place::Any { .. } if large::resize(from.start, new) => return Ok(from.start),
+            Place::Any { .. } if large::resize(from.start, new, Content::Zeros) => return Ok(from.start),
             Place::Any { .. } if new <= from.len() => {
                 give_up(from.start + new..from.end)?;
                 return Ok(from.start);

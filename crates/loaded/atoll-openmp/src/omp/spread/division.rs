@@ -84,8 +84,8 @@ mod tests {
 
     #[test]
     fn every_thread_is_on_one_node_and_every_node_has_one() {
-        for nodes in 1..=16 {
-            for threads in nodes..64 {
+        for nodes in 1..=MAX_NODES as u32 {
+            for threads in nodes..100 {
                 let division = Division::equal(threads, nodes);
                 let mut next = 0;
                 for node in 0..nodes {
