@@ -513,7 +513,6 @@ impl<'c> Build<'_, 'c, '_> {
         let on_stack = |register| register == Register::STACK || frame == Some(register);
         let is_taken = |one: &&Taken| on_stack(one.base) && !on_stack(one.to);
         let taken = self.taken.iter().filter(is_taken).map(|one| (one.base, one.offset)).collect();
-        self.ins.complete();
         // Where the flow is lost, the function may return.
         let lost =
             |f: &Finding| matches!(f.kind, Kind::IndirectJump | Kind::NotCode | Kind::NotKnown | Kind::Limit);

@@ -56,11 +56,6 @@ impl<'c> Listing<'c> {
         let again = self.code.code(ip).and_then(|bytes| self.isa.decode_again(bytes, ip, access));
         again.unwrap_or_else(|| Instruction::unknown(ip, access))
     }
-
-    /// Gives back memory that was taken for more instructions.
-    pub(crate) fn complete(&mut self) {
-        self.ins.shrink_to_fit();
-    }
 }
 
 impl Deref for Listing<'_> {
