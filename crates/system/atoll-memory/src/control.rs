@@ -103,7 +103,7 @@ pub struct Settings {
     pub sample_period_ns: u64,
     /// This node's number, and how many there are: 0 of 1 where all workers share one memory.
     pub node: u32,
-    /// See [`node`](Self::node); at most [`MAX_NODES`](crate::layout::MAX_NODES).
+    /// See [`node`](Self::node); at most [`MAX_NODES`].
     pub nodes: u32,
     /// [`Consistency`] as a number.
     pub consistency: u32,
