@@ -13,6 +13,8 @@ use atoll_memory::futex::Lock;
 use atoll_memory::region_spread::RunReason;
 use atoll_nodes::region::SinglePhases;
 
+use super::tls;
+
 /// The most that may be done with a region.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum How {
@@ -121,6 +123,9 @@ const SYNCHRONISE: [&str; 15] = [
     "__kmpc_unset_",
 ];
 
+/// Functions that set a value which the calling thread finds again in later regions.
+const KEEP: [&str; 2] = ["pthread_setspecific", "tss_set"];
+
 /// Entry points that make tasks.
 const TASKS: [&str; 4] = ["GOMP_task", "__kmpc_omp_task", "__kmpc_task", "__kmpc_omp_target_task"];
 /// The entry point by which a task is completed from elsewhere: an event is known to its task's node only.
@@ -137,6 +142,9 @@ fn single(why: RunReason, address: u64, text: String) -> Safety {
 
 fn judge(reach: &Reach) -> Safety {
     let call = |list: &[&str]| reach.calls.keys().find(|name| begins(name, list)).cloned();
+    if call(&KEEP).is_some() {
+        tls::keep_by_thread();
+    }
     if let Some(text) = call(&ALONE) {
         return Safety { how: How::Alone, ..single(RunReason::Construct, 0, text) };
     }

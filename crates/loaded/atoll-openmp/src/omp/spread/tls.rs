@@ -18,7 +18,7 @@ const PIECE: usize = 1024;
 
 /// The blocks in which the main thread's variables lie, of the program and its libraries: start, bytes. They are the same on all nodes.
 static BLOCKS: OnceLock<Vec<(usize, usize)>> = OnceLock::new();
-/// One of these blocks is the program's, or a library's of its own.
+/// One of these blocks is the program's, or a library's of its own; or the program keeps values by thread otherwise.
 static KEPT: AtomicBool = AtomicBool::new(false);
 /// The variables as other nodes have them, or, on those, as the origin sent them: one block after the other; before the first region
 /// nothing.
@@ -70,12 +70,17 @@ pub(super) fn keeps_by_thread() -> bool {
     KEPT.load(Ordering::Relaxed)
 }
 
+/// The program sets values of thread-specific data, which are kept as its variables are.
+pub(super) fn keep_by_thread() {
+    KEPT.store(true, Ordering::Relaxed);
+}
+
 /// Notes that `object` keeps variables by thread, or may.
 fn keeps(object: &Object) {
     const LANGUAGES: [&str; 3] = ["libstdc++.", "libgfortran.", "libc++."];
     let file = object.file_name();
     if !object.is_private() && !LANGUAGES.iter().any(|language| file.starts_with(language)) {
-        KEPT.store(true, Ordering::Relaxed);
+        keep_by_thread();
     }
 }
 
