@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use atoll_e2e::build::{atoll, helper, installed};
+use atoll_e2e::build::{atoll, compiled, helper, installed};
 use atoll_e2e::{built, skip, skip_part};
 
 /// The most seconds of an ordinary run.
@@ -99,19 +99,12 @@ fn status_and_standard_streams_are_those_of_one_program() {
         ways.push("--nodes 2 --transport ucx --workers 2");
     }
     let folder = tempfile::tempdir().expect("a folder");
-    let source = folder.path().join("asks.c");
-    std::fs::write(
-        &source,
-        "#include <stdio.h>\n#include <stdlib.h>\n\
+    let source = "#include <stdio.h>\n#include <stdlib.h>\n\
          int main(int count, char **words) {\n  int team = 0; char line[64] = \"\";\n\
          #pragma omp parallel reduction(+:team)\n  team++;\n\
          fgets(line, sizeof line, stdin);\n  printf(\"%d %s\", team, line);\n\
-         return count > 1 ? atoi(words[1]) : 0;\n}\n",
-    )
-    .expect("written");
-    let program = folder.path().join("asks");
-    let made = Command::new("gcc").arg("-fopenmp").arg(&source).arg("-o").arg(&program).status();
-    assert!(made.is_ok_and(|status| status.success()));
+         return count > 1 ? atoi(words[1]) : 0;\n}\n";
+    let program = compiled(folder.path(), "asks", source, &["-fopenmp"]);
     let input = folder.path().join("input");
     std::fs::write(&input, "one line\n").expect("written");
     for way in ways {
@@ -329,19 +322,9 @@ fn a_node_that_hears_last_that_the_program_ended_does_not_miss_another() {
 fn a_node_with_another_build_of_the_program_is_told() {
     // The nodes find different files by one name: the second to look has a folder of its own.
     let folder = tempfile::tempdir().expect("a folder");
-    let source = folder.path().join("a.c");
-    std::fs::write(&source, "int main(void) {\n#pragma omp parallel\n{}\nreturn NUMBER; }\n")
-        .expect("written");
     let build = |number: u32| -> PathBuf {
-        let out = folder.path().join(format!("a{number}"));
-        let made = Command::new("gcc")
-            .args(["-fopenmp", &format!("-DNUMBER={number}")])
-            .arg(&source)
-            .arg("-o")
-            .arg(&out)
-            .status();
-        assert!(made.is_ok_and(|status| status.success()));
-        out
+        let text = format!("int main(void) {{\n#pragma omp parallel\n{{}}\nreturn {number}; }}\n");
+        compiled(folder.path(), &format!("a{number}"), &text, &["-fopenmp"])
     };
     let (one, two) = (build(1), build(2));
     let chooser = folder.path().join("program");

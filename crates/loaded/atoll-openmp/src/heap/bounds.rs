@@ -7,9 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use atoll_memory::layout;
 
-use super::place;
-
-const GRANULE: usize = 4096;
+use super::{GRANULE, place};
 
 /// The upper bound in the upper 32 bits, the lower in the lower 32, in granules from the arena's start. 0 outside a segment.
 static BOUNDS: AtomicU64 = AtomicU64::new(0);

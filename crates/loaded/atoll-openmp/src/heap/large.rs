@@ -1,8 +1,8 @@
 //! Large blocks and anonymous mappings: extents of arena pages, best fit, joined when freed.
 //!
 //! Used by `exports` and `mapping`. Free memory reads as zeros, so a block is as new as if it came from the kernel: freed pages are
-//! released at once, but for those that `kept` notes. Blocks that are freed and allocated in turn pass by `parked`, without the lock. Extents are whole 4K granules whatever the page size; the bookkeeping is in pinned
-//! memory.
+//! released at once, but for those that `kept` notes. Blocks that are freed and allocated in turn pass by `parked`, without the lock.
+//! The bookkeeping is in pinned memory.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,15 +14,13 @@ use atoll_memory::sys;
 use super::kept::{self, Stale};
 use super::parked::{PLACES, Parked};
 use super::sizes::SIZES;
-use super::{bounds, mapped_over, place};
+use super::{GRANULE, bounds, mapped_over, place};
 use crate::arch;
 use crate::start::{forked, take_over};
 use crate::state::{self, SignalsBlocked};
 
 /// Blocks of this many bytes or more are paged.
 pub(crate) const LEAST: usize = 64 << 10;
-
-const GRANULE: usize = 4096;
 
 struct Extents {
     live: Live,
@@ -150,19 +148,24 @@ pub(crate) fn allocate(bytes: usize, alignment: usize, content: Content) -> Opti
         let old = extents.settle_stale(pager, start, start + len, content);
         (start, used, old)
     };
-    old.into_iter().for_each(|(from, to)| clear(from, to));
     pager.is_one_block(start, start + len);
+    clear_old(pager, start, start + len, used, &old);
+    Some(start)
+}
+
+/// Clears what earlier blocks left in `start..end`, which is taken: the `old` ranges that [`Extents::settle_stale`] returned, and what it cannot release.
+/// `used`: where the memory ends that was ever used before.
+fn clear_old(pager: &Pager, start: usize, end: usize, used: usize, old: &[(usize, usize)]) {
+    old.iter().for_each(|&(from, to)| clear(from, to));
     if pager.is_segment() || place::nodes() > 1 {
         // No memory is given back here: in a segment all pages stay, and other nodes may have copies of earlier content. Memory
         // that was used before is zeroed when it is used again.
-        clear(start, used.min(start + len));
-        return Some(start);
+        return clear(start, used.min(end));
     }
     // A page shared with a neighbour may hold what an earlier block left there.
-    let (inner_start, inner_end) = whole_pages(start, start + len, page);
-    clear(start, inner_start.min(start + len));
-    clear(inner_end.max(start), start + len);
-    Some(start)
+    let (inner_start, inner_end) = whole_pages(start, end, pager.page_bytes());
+    clear(start, inner_start.min(end));
+    clear(inner_end.max(start), end);
 }
 
 /// Where the calling worker's events are counted.
@@ -256,9 +259,7 @@ pub(crate) fn resize(start: usize, bytes: usize, content: Content) -> bool {
         return true;
     }
     // In a process that was forked, free memory of the arena may hold anything.
-    if state::pager().is_none() {
-        return false;
-    }
+    let Some(pager) = state::pager() else { return false };
     let (end, more) = (start + have, want - have);
     let used = extents.top;
     if end == extents.top {
@@ -278,19 +279,10 @@ pub(crate) fn resize(start: usize, bytes: usize, content: Content) -> bool {
         }
     }
     extents.live.insert(start, want);
-    let old = state::pager().map(|pager| extents.settle_stale(pager, end, end + more, content));
+    let old = extents.settle_stale(pager, end, end + more, content);
     drop(extents);
     drop(blocked);
-    old.into_iter().flatten().for_each(|(from, to)| clear(from, to));
-    if let Some(pager) = state::pager() {
-        if pager.is_segment() || place::nodes() > 1 {
-            clear(end, used.min(end + more));
-            return true;
-        }
-        let (a, b) = whole_pages(end, end + more, pager.page_bytes());
-        clear(end, a.min(end + more));
-        clear(b.max(end), end + more);
-    }
+    clear_old(pager, end, end + more, used, &old);
     true
 }
 

@@ -6,6 +6,7 @@
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use super::GRANULE;
 use super::sizes::Sizes;
 
 /// Bytes of a block that is parked, at most: to touch all of a larger one takes much longer than to allocate it.
@@ -17,7 +18,6 @@ const PART_OF_NEAR: u64 = 32;
 /// The part of a block, one in this number, by which a parked one may be longer than what is asked for.
 const PART_TO_SPARE: usize = 8;
 
-const GRANULE: usize = 4096;
 const SLOTS: usize = 4;
 const SETS: usize = 64;
 

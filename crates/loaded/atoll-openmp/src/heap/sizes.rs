@@ -8,9 +8,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use atoll_memory::layout;
 
+use super::GRANULE;
+
 /// log2 of the number of places.
 const ORDER: u32 = 12;
-const GRANULE: usize = 4096;
 /// Granules that a block has at most, to be entered: 2 TiB.
 const MOST: usize = (1 << 29) - 1;
 

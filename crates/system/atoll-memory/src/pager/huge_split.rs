@@ -80,7 +80,7 @@ impl Pager {
         let Some(mut page) = self.page_at(start).filter(|_| self.huge.are_possible && start < end) else {
             return Ok(());
         };
-        let last = page + ((end - 1 - (start & !(self.page_bytes() - 1))) >> self.places.shift) as u32;
+        let last = self.last_of(page, start, end);
         while page <= last {
             self.huge.change(page, Stretch::refused);
             self.split(page, Why::Impossible)?;

@@ -195,6 +195,11 @@ impl Pager {
         self.control.settings.segment.is_on()
     }
 
+    /// The last page that `start..end`, addresses of one stretch of memory, has a part of; `first` is the page of `start`.
+    fn last_of(&self, first: u32, start: usize, end: usize) -> u32 {
+        first + ((end - 1 - (start & !(self.page_bytes() - 1))) >> self.places.shift) as u32
+    }
+
     /// The page that holds `address`, if it is paged memory.
     #[inline]
     pub fn page_at(&self, address: usize) -> Option<u32> {

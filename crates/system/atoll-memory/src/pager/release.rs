@@ -45,8 +45,8 @@ impl Pager {
     /// Whether all pages that `start..end` (one stretch) has a part of are near at this moment.
     pub fn are_near(&self, start: usize, end: usize) -> bool {
         let Some(first) = self.page_at(start) else { return false };
-        let last = first + ((end - 1 - (start & !(self.page_bytes() - 1))) >> self.places.shift) as u32;
-        (first..=last).all(|page| page_word::load(self.pages.word(page)).state() == State::Resident)
+        (first..=self.last_of(first, start, end))
+            .all(|page| page_word::load(self.pages.word(page)).state() == State::Resident)
     }
 
     pub(super) fn release_batch(&self, from: u32, to: u32, figures: &Figures) {

@@ -60,7 +60,13 @@ static KNOWN: Lock<BTreeMap<usize, &'static Safety>> = Lock::new(BTreeMap::new()
 pub(crate) fn of(function: usize) -> &'static Safety {
     let mut known = KNOWN.lock();
     known.entry(function).or_insert_with(|| {
-        let safety = loaded::with_code(&[], |code| judge(&code.reach(function as u64)));
+        let safety = loaded::with_code(&[], |code| {
+            let reach = code.reach(function as u64);
+            if reach.calls.keys().any(|name| begins(name, &KEEP)) {
+                tls::keep_by_thread();
+            }
+            judge(&reach)
+        });
         let unknown = || single(RunReason::Code, function as u64, "no code".into());
         Box::leak(Box::new(safety.unwrap_or_else(unknown)))
     })
@@ -142,9 +148,6 @@ fn single(why: RunReason, address: u64, text: String) -> Safety {
 
 fn judge(reach: &Reach) -> Safety {
     let call = |list: &[&str]| reach.calls.keys().find(|name| begins(name, list)).cloned();
-    if call(&KEEP).is_some() {
-        tls::keep_by_thread();
-    }
     if let Some(text) = call(&ALONE) {
         return Safety { how: How::Alone, ..single(RunReason::Construct, 0, text) };
     }
