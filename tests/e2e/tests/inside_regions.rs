@@ -65,3 +65,16 @@ as_natively! {
     // In a worker of its own process, `getppid` named the program itself.
     one_process_with_one_clock "identity.c" "2000" "4M";
 }
+
+/// Scratch memory counts against near memory once it was used. Each worker used all of its own when near memory shrank, by which near memory shrank
+/// further: "near is less than what must stay near", in one run of five.
+#[test]
+fn scratch_memory_took_a_third_of_a_small_near_memory() {
+    let way = "--near 6M --workers 4 --policy lru --far lz4 --page 64K --page-tables private";
+    for _ in 0..3 {
+        let run = Atoll::new(openmp("reading.c")).args("12000").with(way).run();
+        let tables = run.exits(0).figure("memory/table_bytes");
+        // 544K is used whatever the limit is, and two pages of 64K by each worker at most.
+        assert!(tables < 1_060 << 10, "{tables}");
+    }
+}

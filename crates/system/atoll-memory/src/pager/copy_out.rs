@@ -65,7 +65,7 @@ impl Pager {
     /// Evicts victims, all locked, sorted by page; the slice is used up. On failure those that are not far are near as before, though
     /// perhaps mapped by nobody; an error says why some are.
     pub(super) fn evict_all(&self, x: &mut Executor, victims: &mut [Victim]) -> Result<(), FaultError> {
-        let most = (x.scratch_bytes >> self.places.shift).clamp(1, VICTIMS);
+        let most = self.scratch_pages(x).min(VICTIMS);
         let mut result = Ok(());
         let moved = self.leave_in_place(x, victims);
         for group in victims[..moved].chunks(most) {
@@ -78,7 +78,7 @@ impl Pager {
         result
     }
 
-    /// Evicts as many victims as the scratch holds: far memory gets them in one call, as a disk is fastest then.
+    /// Evicts as many victims as may lie in the scratch: far memory gets them in one call, as a disk is fastest then.
     fn evict_group(&self, x: &mut Executor, group: &[Victim]) -> Result<(), FaultError> {
         let mut stage = [Stage::Kept; VICTIMS];
         let mut copies = [std::ptr::null_mut(); VICTIMS];

@@ -281,7 +281,7 @@ impl Pager {
         if window.count <= 1 {
             return;
         }
-        let mut limit = (x.scratch_bytes >> self.places.shift).clamp(1, WINDOW).min(window.count as usize);
+        let mut limit = self.scratch_pages(x).min(WINDOW).min(window.count as usize);
         if x.cached < limit {
             if self.limited() {
                 limit = limit.min(self.worth_evicting());

@@ -232,6 +232,16 @@ impl Pager {
         pacing::worth_evicting(self.batch(target), target.into(), self.executors_at_work())
     }
 
+    /// How many pages may lie in the scratch memory of `x` at once: two batches. Scratch memory that was ever used counts against near memory from then on,
+    /// which makes more pages leave: all of it, for each of several workers, would be half of a small near memory.
+    pub(super) fn scratch_pages(&self, x: &Executor) -> usize {
+        let frames = match x.lately.frames() {
+            0 => self.frame_target(),
+            frames => frames,
+        };
+        (2 * self.batch(frames)).clamp(1, (x.scratch_bytes >> self.places.shift).max(1))
+    }
+
     /// Workers, and threads of the program's own that are managed.
     pub(super) fn executors_at_work(&self) -> u64 {
         let workers = self.control.workers.load(Ordering::Relaxed).max(1);
