@@ -55,6 +55,14 @@ fn a_run_on_more_than_sixteen_nodes_was_refused() {
     assert!(wrong.is_empty(), "{wrong:?}");
 }
 
+/// What the examination of the regions' code allocated stayed in pinned memory, 4.5M of it: most of a small near memory.
+#[test]
+fn the_examination_of_code_took_near_memory_for_ever() {
+    let run = Atoll::new(built("cg")).arg("S").with("--near 16M --nodes 2 --workers 2").run();
+    let pinned = run.exits(0).figure("memory/pinned_bytes");
+    assert!(pinned < 4 << 20, "{pinned}");
+}
+
 #[test]
 fn workloads_of_class_s() {
     let began = Instant::now();

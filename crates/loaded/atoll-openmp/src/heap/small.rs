@@ -11,7 +11,7 @@ use atoll_memory::control::EXIT_NEAR;
 use atoll_memory::layout;
 use libmimalloc_sys as mi;
 
-use super::{bounds, early, place};
+use super::{bounds, early, place, scratch};
 use crate::state;
 use atoll_nodes::heap as agent_heap;
 
@@ -175,6 +175,11 @@ unsafe impl GlobalAlloc for Pinned {
         unsafe {
             if agent_heap::is_inside() {
                 agent_heap::alloc(l)
+            } else if scratch::is_inside()
+                && let block = scratch::alloc(l)
+                && !block.is_null()
+            {
+                block
             } else if state::heap_ready() {
                 let block = or_with_more(l.size(), || mi_malloc_aligned(l.size(), l.align()));
                 if block.is_null() {
@@ -200,6 +205,8 @@ unsafe impl GlobalAlloc for Pinned {
                 free(p.cast());
             } else if early::contains(p as usize) {
                 early::free(p, l);
+            } else if scratch::contains(p as usize) {
+                scratch::free(p, l);
             } else {
                 __libc_free(p.cast());
             }

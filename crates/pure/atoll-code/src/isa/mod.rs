@@ -256,6 +256,11 @@ pub(crate) trait Isa: fmt::Debug {
 }
 
 impl Processor {
+    /// Has the decoder make the tables that it makes at first use and never frees: all that later work allocates it frees.
+    pub fn prepare(self) {
+        self.isa().decode(&[0; 16], 0);
+    }
+
     /// A decoder of its instructions.
     pub(crate) fn isa(self) -> Box<dyn Isa> {
         match self {

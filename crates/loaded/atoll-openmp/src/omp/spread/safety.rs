@@ -8,12 +8,13 @@
 
 use std::collections::BTreeMap;
 
-use atoll_code::{Kind, Phase, Reach, Verdict, loaded};
+use atoll_code::{Kind, Phase, Processor, Reach, Verdict, loaded};
 use atoll_memory::futex::Lock;
 use atoll_memory::region_spread::RunReason;
 use atoll_nodes::region::SinglePhases;
 
 use super::tls;
+use crate::heap::scratch;
 
 /// The most that may be done with a region.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,7 +37,7 @@ fn single_phases(phases: &[Phase]) -> Option<SinglePhases> {
 }
 
 /// The judgement of a region's code.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Safety {
     pub(crate) how: How,
     /// The phases that have one writer, where there are many in others.
@@ -60,16 +61,22 @@ static KNOWN: Lock<BTreeMap<usize, &'static Safety>> = Lock::new(BTreeMap::new()
 pub(crate) fn of(function: usize) -> &'static Safety {
     let mut known = KNOWN.lock();
     known.entry(function).or_insert_with(|| {
-        let safety = loaded::with_code(&[], |code| {
-            let reach = code.reach(function as u64);
-            if reach.calls.keys().any(|name| begins(name, &KEEP)) {
-                tls::keep_by_thread();
-            }
-            judge(&reach)
-        });
-        let unknown = || single(RunReason::Code, function as u64, "no code".into());
-        Box::leak(Box::new(safety.unwrap_or_else(unknown)))
+        let examine = |reach: &Reach| (judge(reach), reach.calls.keys().any(|name| begins(name, &KEEP)));
+        let examined = examined(function, examine, Clone::clone);
+        let unknown = || (single(RunReason::Code, function as u64, "no code".into()), false);
+        let (safety, keeps) = examined.unwrap_or_else(unknown);
+        if keeps {
+            tls::keep_by_thread();
+        }
+        Box::leak(Box::new(safety))
     })
+}
+
+/// What `keep` copies of what `examine` finds in all that the function can reach; `None` if its code is not to be had.
+fn examined<T>(function: usize, examine: impl FnOnce(&Reach) -> T, keep: impl FnOnce(&T) -> T) -> Option<T> {
+    Processor::HERE.prepare();
+    let work = || loaded::with_code(&[], |code| examine(&code.reach(function as u64)));
+    scratch::within(work, |found| found.as_ref().map(keep))
 }
 
 /// Does the compiler's function that copies a task's arguments do nothing else? Then other nodes may have the bytes; a constructor
@@ -78,11 +85,8 @@ pub(crate) fn copies_only(copier: usize) -> bool {
     static KNOWN: Lock<BTreeMap<usize, bool>> = Lock::new(BTreeMap::new());
     *KNOWN.lock().entry(copier).or_insert_with(|| {
         let copies = |name: &String| matches!(name.as_str(), "memcpy" | "memmove");
-        loaded::with_code(&[], |code| {
-            let reach = code.reach(copier as u64);
-            reach.findings.is_empty() && reach.calls.keys().all(copies)
-        })
-        .unwrap_or(false)
+        let examine = |reach: &Reach| reach.findings.is_empty() && reach.calls.keys().all(copies);
+        examined(copier, examine, |copies| *copies).unwrap_or(false)
     })
 }
 
