@@ -16,7 +16,8 @@
 //!
 //! Where the pager gives victims a second chance (`Policy::rescued`), pages that were used meanwhile have a list of their own as long as the policy is
 //! FIFO: one of them is named after sixteen victims that passed. So what is used often is no victim for what passes once, as in 2Q (Johnson and Shasha,
-//! VLDB'94), and is asked for its uses more seldom.
+//! VLDB'94), and is asked for its uses more seldom. A huge page is used if any of its pages is. Where single pages are fetched all the time, one after the
+//! other is let go all the same: it stays huge if the program walks through it, and is single pages if it is entered in its midst.
 //!
 //! What that is worth shows in the pages fetched in a round. The first round is FIFO, which only learns and sets the
 //! measure, the second has a guard of half the frames. If from the fourth on two in succession fetch a 1/20 more than
@@ -88,6 +89,7 @@ impl Options for AdaptiveOptions {
             used: 0,
             passed: 0,
             was_used: false,
+            singles: 0,
             trial: Trial { rounds: 0, measure: 0, began: 0, strikes: 0, rest: 0, next_rest: REST },
         }
     }
@@ -129,6 +131,8 @@ const EIGHTH: u32 = 28;
 const OLD: u32 = 4;
 /// After so many victims that passed, one of the used pages is a victim.
 const USED_TURN: i32 = 16;
+/// After so many single pages that were fetched, and an eighth of the frames, one used huge page is let go.
+const SINGLES: u32 = 4096;
 /// In a token, in place of the part in which the page was evicted: not known; the uses are a number of `stay`.
 const NO_PART: u32 = 31;
 const NUMBERED: u32 = 30;
@@ -187,6 +191,8 @@ pub struct Adaptive<'a> {
     passed: i32,
     /// Whether the last victim of `evict` was a used page.
     was_used: bool,
+    /// Single pages that were fetched again, less those that came as parts of huge pages, since a used huge page was let go.
+    singles: u32,
     trial: Trial,
 }
 
@@ -394,6 +400,10 @@ impl Adaptive<'_> {
         self.fetched = self.fetched.wrapping_add(self.pages(frame));
         self.advance();
         let Some(token) = token else { return self.enter(frame, 0, GUARD) };
+        self.singles = match self.pages(frame) {
+            1 => self.singles.saturating_add(1),
+            huge => self.singles.saturating_sub(huge),
+        };
         let evicted = token >> PARTS & NO_PART;
         let known = evicted != NUMBERED && token >> EPOCH & 1 == self.epoch & 1;
         let mut uses = if known { token & USES } else { 0 };
@@ -509,6 +519,15 @@ impl Policy for Adaptive<'_> {
         let goes = self.links.is_linked(frame) && (self.was_used || self.tag[frame as usize] & WAS_USED == 0);
         if goes {
             self.give(frame);
+        }
+        goes
+    }
+
+    fn lets_go(&mut self) -> bool {
+        // To fetch a huge page's pages alone takes as long as an eighth of these took.
+        let goes = self.passing() && self.singles >= SINGLES.max(self.links.frames() / 8);
+        if goes {
+            self.singles = 0;
         }
         goes
     }

@@ -104,6 +104,12 @@ pub trait Policy {
         is_held
     }
 
+    /// Asked of a victim, a huge page, that was used while it was about to leave: whether it leaves all the same, as single pages that are fetched need
+    /// its frames. How the program comes to it then tells whether it walks through all of it.
+    fn lets_go(&mut self) -> bool {
+        false
+    }
+
     /// What to remember of the page whose frame `evict`, `evict_also` or `evict_this` removed last, for `insert_again`. A far page has no
     /// frame, so the place of the frame's number in its page-table entry is free to keep it.
     fn token(&self) -> u32 {

@@ -252,6 +252,10 @@ impl Policy for AnyPolicy<'_> {
     fn evict_this(&mut self, frame: u32) -> bool {
         each!(self, policy => policy.evict_this(frame))
     }
+    #[inline]
+    fn lets_go(&mut self) -> bool {
+        each!(self, policy => policy.lets_go())
+    }
 
     fn mark(&mut self, id: u32) {
         each!(self, policy => policy.mark(id));

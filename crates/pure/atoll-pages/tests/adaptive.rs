@@ -321,3 +321,28 @@ fn what_was_used_in_an_earlier_phase_stayed_for_ever() {
         assert!(fetched < 20 * sweep, "{hot} pages used, then 100 sweeps over {sweep}: {fetched} fetched");
     }
 }
+
+/// Huge pages that were used somewhere stayed for ever, and single pages, some of which were used more, had what was left: an uneven choice among 122M cost a
+/// third more fetches than near memory's half of it has to.
+#[test]
+fn huge_pages_that_are_used_kept_single_pages_out_for_ever() {
+    const SINGLES: u32 = 4096;
+    let mut storage = OwnedStorage::new("adaptive".parse().unwrap(), FRAMES);
+    let mut policy = storage.policy();
+    let fetch = |policy: &mut atoll_pages::AnyPolicy<'_>, count: u32| {
+        for number in 0..count {
+            let token = policy.evict().map(|_| policy.token());
+            policy.insert_again(number % 100, 1, token.unwrap_or_default());
+        }
+    };
+    assert!(!policy.lets_go());
+    fetch(&mut policy, SINGLES - 1);
+    assert!(!policy.lets_go(), "few single pages were fetched");
+    fetch(&mut policy, 1);
+    assert!(policy.lets_go() && !policy.lets_go(), "one huge page goes, and not the next one");
+    fetch(&mut policy, SINGLES);
+    policy.insert_huge(500, 512, Some(0));
+    assert!(!policy.lets_go(), "huge pages come as well");
+    fetch(&mut policy, 512);
+    assert!(policy.lets_go());
+}

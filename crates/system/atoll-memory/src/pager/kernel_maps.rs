@@ -22,9 +22,10 @@ use crate::control::Settings;
 /// Bytes whose mappings are dropped at once at most: the kernel interrupts other CPUs for each of its tables, of 2 MiB, anyway.
 const DROP_BYTES: usize = 2 << 20;
 
-/// Near pages that are worth unmapping between two that are to be unmapped, where other threads run: to drop their mappings and to map
-/// them again takes as long as one interruption more.
-const BRIDGE: u32 = 12;
+/// Near pages that are worth unmapping between two that are to be unmapped, where other threads run. An interruption more takes as long as to map a dozen
+/// pages again, and holds up the others as well; most of the pages between are not used again soon. Where what is used lies scattered, 64 halve the
+/// interruptions that 12 need, and nothing measured takes longer.
+const BRIDGE: u32 = 64;
 
 /// The same where one thread makes all the room, so that only a system call is saved.
 const BRIDGE_ALONE: u32 = 1;

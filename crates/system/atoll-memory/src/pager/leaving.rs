@@ -227,6 +227,10 @@ impl Pager {
                     count += 1;
                 }
                 Turn::Stays => {
+                    if used && let Some(victim) = self.used_and_let_go(room, &entry, x) {
+                        room.leaving.huge = Some(victim);
+                        break;
+                    }
                     room.leaving.distance.judge(true, target);
                     room.policy.rescued(entry.frame, self.pages.frames.count(entry.frame), entry.token);
                 }
@@ -343,6 +347,14 @@ impl Pager {
             Some(victim) => Turn::Leaves(Victim { count: entry.count, ..victim }),
             None => Turn::Busy,
         }
+    }
+
+    /// A used huge page, locked, that the policy lets go all the same.
+    fn used_and_let_go(&self, room: &mut Room, entry: &Entry, x: &Executor) -> Option<Victim> {
+        let is_free = self.huge.is_huge(entry.page) && !self.huge.is_kept(entry.page, &x.lately);
+        let goes = is_free && room.policy.lets_go();
+        let victim = goes.then(|| self.pages.lock_victim(entry.page, entry.frame, entry.token)).flatten()?;
+        Some(Victim { count: entry.count, ..victim })
     }
 
     /// Drops mappings of pages that were announced since this executor was here last, in the page table of its process. At the worker's
