@@ -113,9 +113,13 @@ pub(super) unsafe fn free(block: *mut u8, layout: Layout) {
 mod tests {
     use super::*;
 
+    /// Held by each test: the kernel gives the next user the same addresses.
+    static TURN: Lock<()> = Lock::new(());
+
     /// What the examination of a region's code allocated stayed among small blocks.
     #[test]
     fn memory_of_work_that_is_done_stayed_near() {
+        let _turn = TURN.lock();
         let place = Cell::new(0);
         let work = || {
             let words: Vec<String> = (0..10_000).map(|n| format!("word {n}")).collect();
@@ -138,6 +142,7 @@ mod tests {
 
     #[test]
     fn threads_use_it_in_turn() {
+        let _turn = TURN.lock();
         let sum = |thread: usize| {
             within(
                 || (0..1_000).map(|n| vec![n * thread; 64]).collect::<Vec<_>>(),
@@ -158,6 +163,7 @@ mod tests {
     /// More than there is room for comes from elsewhere.
     #[test]
     fn what_does_not_fit_is_allocated_all_the_same() {
+        let _turn = TURN.lock();
         let place = within(
             || Vec::<u8>::with_capacity(BYTES + 1),
             |block| (block.as_ptr() as usize, contains(block.as_ptr() as usize)),
