@@ -55,30 +55,29 @@ impl Mapped {
 
 impl Drop for Mapped {
     fn drop(&mut self) {
-        *BLOCKS.lock() = Blocks(Tlsf::new());
         AT.store(NONE, Ordering::Relaxed);
         // SAFETY: this is our mapping, and `within` has let go of all that lay in it.
         let _ = unsafe { sys::syscall(libc::SYS_munmap, [self.0, BYTES, 0, 0, 0, 0]) };
     }
 }
 
-/// Does `work`, whose allocations come from scratch memory, and returns what `keep` makes of its result: a copy, as the result goes with scratch memory.
+/// Does `work`, whose allocations come from scratch memory, and returns a copy of its result, as the result goes with scratch memory.
 /// Work must not leave anything that it allocated anywhere else.
-pub(crate) fn within<T, R>(work: impl FnOnce() -> T, keep: impl FnOnce(&T) -> R) -> R {
+pub(crate) fn within<T: Clone>(work: impl FnOnce() -> T) -> T {
     let _user = USER.lock();
     let mapped = Mapped::new();
     let result = {
         // A handler of the program's that interrupts may keep what this library allocates for it.
         let _blocked = SignalsBlocked::new();
-        let before = INSIDE.replace(mapped.is_some());
+        INSIDE.set(mapped.is_some());
         let result = work();
-        INSIDE.set(before);
+        INSIDE.set(false);
         result
     };
-    let kept = keep(&result);
+    let copy = result.clone();
     drop(result);
     drop(mapped);
-    kept
+    copy
 }
 
 /// Whether the calling thread's allocations come from here.
@@ -127,12 +126,10 @@ mod tests {
             assert!(contains(place.get()));
             words
         };
-        let kept = within(work, |words| {
-            assert!(!is_inside());
-            words[9_999].clone()
-        });
-        assert_eq!(kept, "word 9999");
-        assert!(!contains(kept.as_ptr() as usize));
+        let kept = within(work);
+        assert!(!is_inside());
+        assert_eq!(kept[9_999], "word 9999");
+        assert!(!contains(kept[9_999].as_ptr() as usize));
         assert!(!contains(place.get()));
         let mut there = 0u8;
         let words = [place.get() & !4095, 4096, (&raw mut there) as usize, 0, 0, 0];
@@ -144,10 +141,8 @@ mod tests {
     fn threads_use_it_in_turn() {
         let _turn = TURN.lock();
         let sum = |thread: usize| {
-            within(
-                || (0..1_000).map(|n| vec![n * thread; 64]).collect::<Vec<_>>(),
-                |all| all.iter().flatten().sum::<usize>(),
-            )
+            let all = within(|| (0..1_000).map(|n| vec![n * thread; 64]).collect::<Vec<_>>());
+            all.iter().flatten().sum::<usize>()
         };
         std::thread::scope(|scope| {
             for thread in 1..5 {
@@ -164,10 +159,10 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_allocated_all_the_same() {
         let _turn = TURN.lock();
-        let place = within(
-            || Vec::<u8>::with_capacity(BYTES + 1),
-            |block| (block.as_ptr() as usize, contains(block.as_ptr() as usize)),
-        );
+        let place = within(|| {
+            let block = Vec::<u8>::with_capacity(BYTES + 1);
+            (block.as_ptr() as usize, contains(block.as_ptr() as usize))
+        });
         assert!(place.0 != 0 && !place.1);
     }
 }

@@ -62,9 +62,8 @@ pub(crate) fn of(function: usize) -> &'static Safety {
     let mut known = KNOWN.lock();
     known.entry(function).or_insert_with(|| {
         let examine = |reach: &Reach| (judge(reach), reach.calls.keys().any(|name| begins(name, &KEEP)));
-        let examined = examined(function, examine, Clone::clone);
         let unknown = || (single(RunReason::Code, function as u64, "no code".into()), false);
-        let (safety, keeps) = examined.unwrap_or_else(unknown);
+        let (safety, keeps) = examined(function, examine).unwrap_or_else(unknown);
         if keeps {
             tls::keep_by_thread();
         }
@@ -72,11 +71,10 @@ pub(crate) fn of(function: usize) -> &'static Safety {
     })
 }
 
-/// What `keep` copies of what `examine` finds in all that the function can reach; `None` if its code is not to be had.
-fn examined<T>(function: usize, examine: impl FnOnce(&Reach) -> T, keep: impl FnOnce(&T) -> T) -> Option<T> {
+/// What `examine` finds in all that the function can reach; `None` if its code is not to be had.
+fn examined<T: Clone>(function: usize, examine: impl FnOnce(&Reach) -> T) -> Option<T> {
     Processor::HERE.prepare();
-    let work = || loaded::with_code(&[], |code| examine(&code.reach(function as u64)));
-    scratch::within(work, |found| found.as_ref().map(keep))
+    scratch::within(|| loaded::with_code(&[], |code| examine(&code.reach(function as u64))))
 }
 
 /// Does the compiler's function that copies a task's arguments do nothing else? Then other nodes may have the bytes; a constructor
@@ -86,7 +84,7 @@ pub(crate) fn copies_only(copier: usize) -> bool {
     *KNOWN.lock().entry(copier).or_insert_with(|| {
         let copies = |name: &String| matches!(name.as_str(), "memcpy" | "memmove");
         let examine = |reach: &Reach| reach.findings.is_empty() && reach.calls.keys().all(copies);
-        examined(copier, examine, |copies| *copies).unwrap_or(false)
+        examined(copier, examine).unwrap_or(false)
     })
 }
 
