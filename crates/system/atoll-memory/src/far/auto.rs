@@ -3,8 +3,8 @@
 //! The stores that do the work are `ram`, which costs a copy and no more, `compressed` with LZ4, and those of `behind`. A page is in one
 //! of them at most. Memory has a budget, fixed when the run begins. Pages lie plainly in a part of it as long as the machine has plenty
 //! of memory, and are compressed in the rest. Memory takes no more pages while the machine has little left. Where there are no lenders
-//! and no file can be made memory has no budget. Where memory counts as near memory no page lies plainly in it, and pages that do not
-//! shrink go behind it.
+//! and no file can be made memory has no budget. Where memory counts as near memory no page lies plainly in it, pages that do not shrink
+//! go behind it, `split` says how much of the budget may be taken, and what is there beyond that is moved behind it little by little.
 //!
 //! A page that is to lie plainly in memory need not move: where the pager can, it leaves the page where it is, mapped by nobody, as a
 //! kernel's swap cache has pages that left. That costs neither a copy out nor a copy back. These pages are packed, too, once the machine
@@ -13,7 +13,7 @@
 //! Fault path: no allocation, no lock the program could hold, no arena access, no panic.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use super::behind::Behind;
 use super::compressed::CompressedStore;
@@ -25,7 +25,9 @@ use super::pressure::{self, Left};
 use super::ram::RamStore;
 use super::rest::{BATCH, Rest};
 use super::shared::{Mapping, SharedWord};
+use super::split::{From, Held, Split};
 use super::{Access, FarConfig, FarError, FarStore, Transfer, Usage};
+use crate::sys;
 
 /// Pages that go behind memory without a try when it was full.
 const SKIPPED: u32 = 64;
@@ -35,7 +37,10 @@ const LOOK_BYTES: usize = 16 << 20;
 const PLAIN_PART: u64 = 4;
 /// That part is whole multiples of so many bytes, so that compressed memory, which goes by chunks, loses none of the rest.
 const PLAIN_STEP: u64 = 16 << 20;
-/// The tier by which the lanes count pages that lie plainly in memory.
+/// Pages go behind memory where they take one part in this number of all that they may ever take more than they may take now.
+const SINKS_PART: u64 = 256;
+/// The tiers by which the lanes count pages in compressed memory, and those that lie plainly in memory.
+const MEMORY: usize = 0;
 const PLAIN: usize = 2;
 
 /// Shared by all workers.
@@ -49,6 +54,11 @@ struct State {
     left: AtomicU32,
     /// Where the next page to be packed is looked for, in blocks of 64 pages.
     hand: AtomicU32,
+    /// How much of its budget compressed memory may take, where that counts as near.
+    split: Split,
+    /// The page from which on the next page that is to go behind memory is looked for; and whether none goes any more, as one could not.
+    sunk: AtomicU64,
+    sinks_no_more: AtomicU32,
 }
 
 // SAFETY: atomics alone, less than a base page.
@@ -65,6 +75,8 @@ pub struct AutoStore {
     state: Mapping,
     pages: u64,
     page_size: usize,
+    /// The budget of compressed memory if that is taken off near memory, and pages may lie behind it.
+    splits: Option<u64>,
 }
 
 impl AutoStore {
@@ -96,11 +108,44 @@ impl AutoStore {
             state: Mapping::new(size_of::<State>() as u64, c"atoll far tiers", false)?,
             pages: config.pages,
             page_size: config.page_size,
+            splits: if shrinks_all { limit_bytes } else { None },
         })
+    }
+
+    /// The split of near memory, where there is one, and the budget that it divides.
+    fn split(&self) -> Option<(&Split, u64)> {
+        Some((&self.state().split, self.splits?))
+    }
+
+    /// Decides how much memory compressed pages may take from now on, if it is time.
+    fn divide(&self) {
+        if let Some((split, _)) = self.split() {
+            let memory_pages = self.lanes.held(MEMORY).load(Relaxed);
+            split.decide(memory_pages, || Held {
+                memory_pages,
+                memory_bytes: self.memory.usage().bytes_after,
+                behind_pages: self.behind.as_ref().map_or(0, Behind::pages_held),
+                page_bytes: self.page_size as u64,
+            });
+        }
     }
 
     fn state(&self) -> &State {
         self.state.get(0)
+    }
+
+    /// Loads pages by `load`, and counts what that takes.
+    fn timed(
+        &self,
+        from: From,
+        pages: u64,
+        load: impl FnOnce() -> Result<(), FarError>,
+    ) -> Result<(), FarError> {
+        let Some((split, _)) = self.split() else { return load() };
+        let began = sys::ticks();
+        load()?;
+        split.loaded(from, pages, sys::ticks().wrapping_sub(began));
+        Ok(())
     }
 
     /// How much memory the machine had left lately. To be asked for each page stored.
@@ -132,7 +177,8 @@ impl AutoStore {
         if skip > 0 {
             state.skip.store(skip - 1, Relaxed);
         }
-        skip == 0 && left != Left::Little as u32
+        let has_room = self.split().is_none_or(|(split, all)| self.memory.memory_bytes() < split.budget(all));
+        skip == 0 && left != Left::Little as u32 && has_room
     }
 
     /// Has a page lie plainly in memory by `take`, so that no other tier holds it from now on; `None` if it is not to.
@@ -223,8 +269,13 @@ impl FarStore for AutoStore {
             let mut rest = Rest::new();
             let mut result = Ok(());
             for transfer in group {
+                let began = self.splits.map(|_| sys::ticks());
                 match self.store_in_memory(lane, *transfer) {
-                    Ok(true) => {}
+                    Ok(true) => {
+                        if let (Some((split, _)), Some(began)) = (self.split(), began) {
+                            split.stored(sys::ticks().wrapping_sub(began));
+                        }
+                    }
                     Ok(false) => rest.push(*transfer),
                     Err(error) => result = Err(error),
                 }
@@ -249,15 +300,17 @@ impl FarStore for AutoStore {
                 if self.plain.holds(transfer.page) {
                     self.plain.load(lane, &[*transfer])?;
                 } else if self.behind.is_none() || self.memory.holds(transfer.page) {
-                    self.memory.load(lane, &[*transfer])?;
+                    self.timed(From::Memory, 1, || self.memory.load(lane, &[*transfer]))?;
                 } else {
                     rest.push(*transfer);
                 }
             }
             if let (Some(behind), false) = (&self.behind, rest.pages().is_empty()) {
-                behind.load(lane, rest.pages())?;
+                let pages = rest.pages();
+                self.timed(From::Behind, pages.len() as u64, || behind.load(lane, pages))?;
             }
         }
+        self.divide();
         Ok(())
     }
 
@@ -322,6 +375,34 @@ impl FarStore for AutoStore {
         Some(page)
     }
 
+    fn next_to_sink(&self) -> Option<u64> {
+        let (split, all) = self.split()?;
+        let state = self.state();
+        let most = split.budget(all) + all / SINKS_PART;
+        if self.memory.memory_bytes() <= most || state.sinks_no_more.load(Relaxed) != 0 {
+            return None;
+        }
+        // Racing workers may be told of the same page: its lock decides.
+        let from = state.sunk.load(Relaxed);
+        let page =
+            self.memory.next_that_takes_memory(from).or_else(|| self.memory.next_that_takes_memory(0))?;
+        state.sunk.store(page + 1, Relaxed);
+        Some(page)
+    }
+
+    fn sink(&self, lane: &mut Lane, pages: &[Transfer]) {
+        let Some(behind) = &self.behind else { return };
+        for group in pages.chunks(BATCH) {
+            let mut held = Rest::new();
+            group.iter().filter(|transfer| self.memory.holds(transfer.page)).for_each(|it| held.push(*it));
+            let moved = self.memory.load(lane, held.pages()).and_then(|()| behind.store(lane, held.pages()));
+            match moved {
+                Ok(()) => held.pages().iter().for_each(|transfer| self.memory.discard(transfer.page, 1)),
+                Err(_) => self.state().sinks_no_more.store(1, Relaxed),
+            }
+        }
+    }
+
     fn take_from_place(&self, first: u64, count: u64) {
         let _ = self.in_place.remove(first, count);
     }
@@ -342,6 +423,10 @@ impl FarStore for AutoStore {
 
     fn memory_bytes(&self) -> u64 {
         self.memory.memory_bytes() + self.lanes.held(PLAIN).load(Relaxed) * self.page_size as u64
+    }
+
+    fn let_go(&self, page: u64) -> bool {
+        self.memory.let_go(page)
     }
 
     fn borrows(&self) -> bool {

@@ -107,6 +107,8 @@ pub struct CompressedStore<C> {
     unit: u32,
     /// Whether pages that do not shrink are held as they are.
     keeps_raw: bool,
+    /// Whether the memory that blobs take is taken off near memory.
+    counts_as_near: bool,
     codec: PhantomData<fn() -> C>,
 }
 
@@ -157,6 +159,7 @@ impl<C: Codec> CompressedStore<C> {
             page_size: config.page_size,
             unit,
             keeps_raw: true,
+            counts_as_near: config.counts_as_near,
             codec: PhantomData,
         })
     }
@@ -178,6 +181,23 @@ impl<C: Codec> CompressedStore<C> {
     /// Whether the store holds the page.
     pub(crate) fn holds(&self, page: u64) -> bool {
         self.table.load(page.saturating_mul(self.units_per_page())) != 0
+    }
+
+    /// The first page from `page` on that takes memory.
+    pub(crate) fn next_that_takes_memory(&self, page: u64) -> Option<u64> {
+        let units = self.units_per_page();
+        let mut from = page.saturating_mul(units);
+        while let Some(unit) = self.table.next(from..u64::MAX) {
+            if self.takes_memory(unit) {
+                return Some(unit / units);
+            }
+            from = unit + 1;
+        }
+        None
+    }
+
+    fn takes_memory(&self, unit: u64) -> bool {
+        matches!(Entry::decode(self.table.load(unit)), Entry::Blob { .. })
     }
 
     fn units_per_page(&self) -> u64 {
@@ -370,6 +390,16 @@ impl<C: Codec> FarStore for CompressedStore<C> {
 
     fn memory_bytes(&self) -> u64 {
         self.slots.bytes()
+    }
+
+    fn let_go(&self, page: u64) -> bool {
+        let first = page.saturating_mul(self.units_per_page());
+        let goes =
+            self.counts_as_near && (0..self.units_per_page()).any(|unit| self.takes_memory(first + unit));
+        if goes {
+            self.discard(page, 1);
+        }
+        !goes
     }
 }
 

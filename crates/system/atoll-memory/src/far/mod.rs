@@ -26,6 +26,7 @@ mod ring;
 mod shared;
 mod slots;
 mod spec;
+mod split;
 mod table;
 mod zstd;
 
@@ -210,6 +211,16 @@ pub trait FarStore {
         None
     }
 
+    /// A page in memory that is to go to the store behind it, by [`sink`](Self::sink): one after the other.
+    fn next_to_sink(&self) -> Option<u64> {
+        None
+    }
+
+    /// Moves pages, whose locks the caller has, from memory to the store behind it, by way of the given memory. What cannot be moved stays.
+    fn sink(&self, lane: &mut Lane, pages: &[Transfer]) {
+        let _ = (lane, pages);
+    }
+
     /// What was left where it lies of `count` pages from `first` on is near again, and no longer held.
     fn take_from_place(&self, first: u64, count: u64) {
         let _ = (first, count);
@@ -232,6 +243,13 @@ pub trait FarStore {
 
     /// Bytes of this host's memory that pages take in the store, with unused room; cheap enough to be asked for each batch of pages.
     fn memory_bytes(&self) -> u64;
+
+    /// Frees the memory that a loaded page's copy takes, where that is taken off near memory: one page would take the place of two
+    /// there. Returns whether the store still holds the page. To be called with the page's lock, once its content is in near memory.
+    fn let_go(&self, page: u64) -> bool {
+        let _ = page;
+        true
+    }
 }
 
 /// `OutOfRange` if any of the pages is.
@@ -333,6 +351,14 @@ impl FarStore for AnyFar {
         each!(self, s => s.next_to_pack())
     }
 
+    fn next_to_sink(&self) -> Option<u64> {
+        each!(self, s => s.next_to_sink())
+    }
+
+    fn sink(&self, lane: &mut Lane, pages: &[Transfer]) {
+        each!(self, s => s.sink(lane, pages));
+    }
+
     fn take_from_place(&self, first: u64, count: u64) {
         each!(self, s => s.take_from_place(first, count));
     }
@@ -351,5 +377,9 @@ impl FarStore for AnyFar {
 
     fn memory_bytes(&self) -> u64 {
         each!(self, s => s.memory_bytes())
+    }
+
+    fn let_go(&self, page: u64) -> bool {
+        each!(self, s => s.let_go(page))
     }
 }

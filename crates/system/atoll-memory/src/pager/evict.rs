@@ -129,7 +129,7 @@ impl Pager {
         }
     }
 
-    /// Evicts what was chosen, single pages and the huge page whose first page is `huge`, and packs some of what stayed where it lies. Frames of single
+    /// Evicts what was chosen, single pages and the huge page whose first page is `huge`, and packs some of what stayed where it lies, or moves on what is packed. Frames of single
     /// pages are for `x` then, those of the huge page are free. Says whether the huge page left.
     pub(super) fn evict_chosen(
         &self,
@@ -139,6 +139,7 @@ impl Pager {
     ) -> (Result<(), FaultError>, bool) {
         victims.sort_unstable_by_key(|v| v.page);
         let result = self.evict_all(x, victims).and_then(|()| self.pack_some(x));
+        self.sink_some(x);
         (result, huge.is_some_and(|first| self.evict_huge(x, first)))
     }
 

@@ -3,13 +3,18 @@
 //! `fault` loads from it, `copy_out` stores to it, `release` discards; `far` has the stores.
 
 use super::Pager;
+use super::executor::Executor;
 use super::in_place::InPlace;
+use super::page_word::{self, PageWord, State};
 use super::probe::Probe;
 use crate::control::{MAX_THREADS, MAX_WORKERS};
-use crate::far::{Access, AnyFar, FarError, FarStore, Lane};
+use crate::far::{Access, AnyFar, FarError, FarStore, Lane, Transfer};
 
 /// The time between two looks whether a lender wants memory back, in nanoseconds.
 const LOOK_NS: i64 = 50_000_000;
+
+/// Pages at most that go from memory to the store behind it at a time.
+const SUNK: usize = 16;
 
 /// Far memory of a run.
 pub(super) struct FarSide {
@@ -56,6 +61,30 @@ impl FarSide {
 }
 
 impl Pager {
+    /// Moves some pages from memory to the store behind it, where they take too much of near memory.
+    pub(super) fn sink_some(&self, x: &mut Executor) {
+        let mut pages = [const { Transfer { page: 0, memory: std::ptr::null_mut() } }; SUNK];
+        let mut words = [PageWord::ABSENT; SUNK];
+        let mut count = 0;
+        for _ in 0..SUNK.min(self.scratch_pages(x)) {
+            let Some(page) = self.far.store.next_to_sink() else { break };
+            let word = self.pages.word(page as u32);
+            let seen = page_word::load(word);
+            if seen.state() == State::Far && page_word::try_lock(word, seen) {
+                // SAFETY: the scratch memory holds so many pages, and is in use for nothing else meanwhile.
+                let memory = unsafe { x.scratch.add(count << self.places.shift) };
+                (pages[count], words[count]) = (Transfer { page, memory }, seen);
+                count += 1;
+            }
+        }
+        if count > 0 {
+            self.far.store.sink(&mut x.lane, &pages[..count]);
+        }
+        for (transfer, seen) in pages.iter().zip(words).take(count) {
+            page_word::unlock(self.pages.word(transfer.page as u32), seen);
+        }
+    }
+
     /// Whether pages may lie in memory that lenders want back.
     pub fn borrows(&self) -> bool {
         self.far.store.borrows()

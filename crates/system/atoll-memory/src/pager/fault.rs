@@ -423,7 +423,8 @@ impl Pager {
             x.cached -= 1;
             let frame = x.cache[x.cached];
             let far = item.seen.state() == State::Far;
-            self.pages.frames.fill(frame, item.page, item.writable, far);
+            let is_held = far && self.far.store.let_go(item.page.into());
+            self.pages.frames.fill(frame, item.page, item.writable, is_held);
             self.pages.frames.add_mapper(frame, table);
             self.note(x, Event::arrived(frame, item.page == page, far.then(|| item.seen.token())));
             if item.stayed {

@@ -145,6 +145,52 @@ fn memory_that_counts_as_near_holds_what_shrinks() {
     }
 }
 
+/// A page that came back kept its copy in compressed memory, which was taken off near memory: one page had the place of two.
+#[test]
+fn memory_that_counts_as_near_held_copies_of_near_pages() {
+    for page_size in [4 << 10, 64 << 10] {
+        let pages = (4 << 20) / page_size as u64;
+        for (name, counts_as_near) in [("auto", true), ("lz4", true), ("zstd", true), ("lz4", false)] {
+            let config = FarConfig { counts_as_near, memory_bytes: 16 << 20, ..config(page_size) };
+            let store = make(name, &config);
+            let mut lane = attached(&store, 0);
+            let near = Near::new(1, page_size);
+            // Words that differ and shrink.
+            for page in 0..pages {
+                put(&store, &mut lane, &near, page, 2, page).unwrap();
+            }
+            let before = store.usage().bytes_after;
+            for page in 0..pages {
+                expect(&store, &mut lane, &near, page, 2, page);
+                let holds = store.let_go(page);
+                assert_eq!(holds, !counts_as_near, "{name}");
+            }
+            let expected = if counts_as_near { 0 } else { before };
+            assert_eq!(store.usage().bytes_after, expected, "{name}");
+        }
+    }
+}
+
+/// What compressed memory held and nobody used again stayed there for ever, where the budget had become smaller.
+#[test]
+fn pages_go_behind_memory_that_counts_as_near_and_come_back() {
+    let config = FarConfig { counts_as_near: true, memory_bytes: 16 << 20, ..config(4096) };
+    let store = make("auto", &config);
+    let mut lane = attached(&store, 0);
+    let near = Near::new(4, 4096);
+    for page in 0..256 {
+        put(&store, &mut lane, &near, page, 2, page).unwrap();
+    }
+    assert!(store.memory_bytes() > 0 && store.next_to_sink().is_none(), "within the budget");
+    let pages: Vec<Transfer> = (0..4).map(|i| near.transfer(i as u64 * 64, i)).collect();
+    store.sink(&mut lane, &pages);
+    for page in 0..256 {
+        expect(&store, &mut lane, &near, page, 2, page);
+        assert_eq!(store.let_go(page), page % 64 == 0, "page {page} lies in the file or in memory");
+    }
+    assert_eq!(store.usage().pages_held, 4);
+}
+
 #[test]
 fn a_file_that_may_grow_no_further_fails_and_loses_nothing() {
     let store = make(FILE, &config(4096));
