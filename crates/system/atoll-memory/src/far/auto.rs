@@ -37,7 +37,7 @@ const LOOK_BYTES: usize = 16 << 20;
 const PLAIN_PART: u64 = 4;
 /// That part is whole multiples of so many bytes, so that compressed memory, which goes by chunks, loses none of the rest.
 const PLAIN_STEP: u64 = 16 << 20;
-/// Pages go behind memory where they take one part in this number of all that they may ever take more than they may take now.
+/// Compressed memory may exceed what it may take now by one part in this number of the whole budget. Beyond that pages are moved behind it.
 const SINKS_PART: u64 = 256;
 /// The tiers by which the lanes count pages in compressed memory, and those that lie plainly in memory.
 const MEMORY: usize = 0;
@@ -56,8 +56,9 @@ struct State {
     hand: AtomicU32,
     /// How much of its budget compressed memory may take, where that counts as near.
     split: Split,
-    /// The page from which on the next page that is to go behind memory is looked for; and whether none goes any more, as one could not.
+    /// The search for the next page that is to go behind memory begins at this page.
     sunk: AtomicU64,
+    /// Not zero once a page could not be moved behind memory: no page is moved any more.
     sinks_no_more: AtomicU32,
 }
 

@@ -54,6 +54,9 @@ pub struct Transfer {
 }
 
 impl Transfer {
+    /// A place in an array that holds no page yet. It is passed to no call.
+    pub(crate) const NONE: Transfer = Transfer { page: 0, memory: std::ptr::null_mut() };
+
     /// Page `page`, at `memory` in near memory.
     ///
     /// # Safety

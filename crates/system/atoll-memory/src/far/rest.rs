@@ -17,7 +17,7 @@ pub(super) struct Rest {
 
 impl Rest {
     pub(super) fn new() -> Self {
-        Self { pages: [const { Transfer { page: 0, memory: std::ptr::null_mut() } }; BATCH], count: 0 }
+        Self { pages: [Transfer::NONE; BATCH], count: 0 }
     }
 
     pub(super) fn push(&mut self, transfer: Transfer) {

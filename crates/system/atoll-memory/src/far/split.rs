@@ -1,8 +1,9 @@
 //! How much memory compressed pages may take where that memory is taken off near memory: as much as it saves more time than it costs.
 //!
-//! `auto` asks it. A byte of near memory fetches its page for nothing; a byte of compressed memory holds more than one page, and each of
-//! them costs its decompression, and its compression when it leaves again. What is in neither is read from the store behind, which costs
-//! most. So the split pays where many pages lie behind and are used, and costs where what is compressed is fetched again and again.
+//! `auto` asks it. A page in near memory costs nothing when it is used. In compressed memory several pages take the place of one, but each
+//! of them costs a decompression when it is used, and a compression when it leaves again. A page that is in neither is read from the store
+//! behind, which costs most. So compressed memory pays where many pages lie behind it and are used, and costs time where its own pages are
+//! fetched again and again.
 //!
 //! Two rates tell: the fetches from either store by the pages that it holds. One page more near saves fetches at the rate of compressed
 //! pages. It takes the memory of several compressed pages, and all of them but one lie behind from then on, which are then fetched at
@@ -17,7 +18,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use crate::sys;
 
 /// The budget is divided into so many steps.
-pub(super) const STEPS: u32 = 16;
+const STEPS: u32 = 16;
 /// The steps that it has when a run begins.
 const START: u32 = 4;
 /// The fewest fetches between two decisions; and one part in this number of the compressed pages, where that is more.
@@ -26,7 +27,7 @@ const WINDOW_PART: u64 = 16;
 /// After a change that was wrong, decisions to go without one in its direction; and the most of them, as they double each time.
 const REST: u32 = 1;
 const REST_MOST: u32 = 64;
-/// One side must be better by so many quarters of the other.
+/// The budget changes only if one side is greater than the other by this factor.
 const CLEARLY: f64 = 5.0 / 4.0;
 /// The ticks that a page is taken to cost before any was measured: those of compressed memory; those behind it are ten times as many.
 const UNKNOWN: f64 = 30_000.0;
@@ -226,7 +227,7 @@ mod tests {
     }
 
     /// A program that used somewhat less than near memory again and again had the pages of its last phase in the file, and lost near
-    /// memory to what it used: PageRank in a memory group took more than 90 seconds instead of 50.
+    /// memory to what it used: PageRank in a memory group took more than 90 seconds, where it takes 37 with a file alone.
     #[test]
     fn compressed_memory_took_the_place_of_what_was_used_all_the_time() {
         assert_eq!(wanted(&seen(1000, 10_000, [900, 100])), Ordering::Less);

@@ -292,7 +292,7 @@ impl Pager {
         stage: &[Stage],
         copies: &[*mut u8],
     ) -> Result<(), FaultError> {
-        let mut transfers = [const { Transfer { page: 0, memory: std::ptr::null_mut() } }; VICTIMS];
+        let mut transfers = [Transfer::NONE; VICTIMS];
         let mut count = 0;
         let mut direct = 0;
         let returned = self.return_to_place(group, stage, copies)?;

@@ -129,8 +129,9 @@ impl Pager {
         }
     }
 
-    /// Evicts what was chosen, single pages and the huge page whose first page is `huge`, and packs some of what stayed where it lies, or moves on what is packed. Frames of single
-    /// pages are for `x` then, those of the huge page are free. Says whether the huge page left.
+    /// Evicts what was chosen, single pages and the huge page whose first page is `huge`. Packs some of the pages that stayed where they lie, and moves
+    /// some packed pages behind memory where they take too much of it. Frames of single pages are for `x` then, those of the huge page are free. Says
+    /// whether the huge page left.
     pub(super) fn evict_chosen(
         &self,
         x: &mut Executor,

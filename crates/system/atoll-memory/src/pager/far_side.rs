@@ -63,7 +63,7 @@ impl FarSide {
 impl Pager {
     /// Moves some pages from memory to the store behind it, where they take too much of near memory.
     pub(super) fn sink_some(&self, x: &mut Executor) {
-        let mut pages = [const { Transfer { page: 0, memory: std::ptr::null_mut() } }; SUNK];
+        let mut pages = [Transfer::NONE; SUNK];
         let mut words = [PageWord::ABSENT; SUNK];
         let mut count = 0;
         for _ in 0..SUNK.min(self.scratch_pages(x)) {

@@ -340,7 +340,7 @@ impl Pager {
         let uffd = self.tables.uffd(table);
         let items = &batch.items[..batch.len];
         let mut sources = [std::ptr::null_mut(); WINDOW];
-        let mut staged = [const { Transfer { page: 0, memory: std::ptr::null_mut() } }; WINDOW];
+        let mut staged = [Transfer::NONE; WINDOW];
         let mut count = 0;
         for (i, item) in items.iter().enumerate() {
             if item.stayed {

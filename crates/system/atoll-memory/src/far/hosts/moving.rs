@@ -106,7 +106,7 @@ impl HostsStore {
 
     /// Moves these pages; how many of them are in no closed piece any more.
     fn move_pages(&self, lane: &mut Lane, round: &mut Round, pages: &Pages) -> Result<u64, FarError> {
-        let mut transfers = [const { Transfer { page: 0, memory: std::ptr::null_mut() } }; BATCH];
+        let mut transfers = [Transfer::NONE; BATCH];
         for (at, (transfer, page)) in transfers.iter_mut().zip(pages.numbers).enumerate() {
             // SAFETY: the mapping has room for a round of pages, and there are no more.
             let memory = unsafe { self.moving.base().add(at % self.batch * self.page_size) };
