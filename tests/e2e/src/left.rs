@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 pub const TAG: &str = "ATOLL_E2E_TAG";
 
 /// The facts about a process beside its number.
-struct Known {
+pub(crate) struct Known {
     state: char,
-    parent: i32,
-    group: i32,
+    pub(crate) parent: i32,
+    pub(crate) group: i32,
     /// The process runs no more of its program: the kernel takes it apart.
     exiting: bool,
     command: String,
@@ -23,7 +23,8 @@ const EXITING: u64 = 0x4;
 /// for the answer: five seconds were seen on a busy disk.
 const EXIT: Duration = Duration::from_secs(30);
 
-fn known(pid: i32) -> Option<Known> {
+/// Returns what the kernel says about a process; `None` if there is no such process.
+pub(crate) fn known(pid: i32) -> Option<Known> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let mut fields = stat.rsplit(')').next()?.split_whitespace();
     let state = fields.next()?.chars().next()?;

@@ -45,6 +45,16 @@ fn is_witness(pid: i32) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim() == "atoll-witness")
 }
 
+/// Whether atoll has forked this process and it is neither the program nor another node's atoll yet: it still runs atoll's
+/// file in the group of the atoll that made it. (The witness has no name of its own at first.)
+fn is_just_forked(pid: i32) -> bool {
+    let Some(process) = left::known(pid) else { return true };
+    let group_of_parent = left::known(process.parent).map(|parent| parent.group);
+    let file = std::fs::read_link(format!("/proc/{pid}/exe")).ok();
+    let atoll = std::fs::canonicalize(build::atoll()).ok();
+    file.is_some() && file == atoll && group_of_parent == Some(process.group)
+}
+
 /// Runs the program by itself.
 pub fn native(program: impl AsRef<OsStr>) -> Atoll {
     Atoll { native: true, json: false, ..Atoll::new(program) }
@@ -324,12 +334,12 @@ impl Running {
         String::from_utf8_lossy(&self.stdout.bytes).into_owned()
     }
 
-    /// Returns the processes of the run other than atoll itself.
+    /// Returns the processes of the run other than atoll itself and what helps it.
     pub fn others(&self) -> Vec<i32> {
         left::processes(&self.tag, self.pid())
             .into_iter()
             .map(|process| process.pid)
-            .filter(|&pid| pid != self.pid() && !is_witness(pid))
+            .filter(|&pid| pid != self.pid() && !is_witness(pid) && !is_just_forked(pid))
             .collect()
     }
 
