@@ -16,7 +16,7 @@ const FILE: usize = 1;
 
 /// The stores behind memory.
 pub(super) enum Behind {
-    File(FileStore),
+    File(Box<FileStore>),
     Hosts(Box<HostsStore>),
 }
 
@@ -39,7 +39,9 @@ impl Behind {
             let hosts = HostsStore::with_lanes(config, lanes, scratch_at)?;
             return Ok(Some(Self::Hosts(Box::new(hosts))));
         }
-        Ok(FileStore::with_lanes(None, config, lanes, FILE, scratch_at).ok().map(Self::File))
+        Ok(FileStore::with_lanes(None, config, lanes, FILE, scratch_at)
+            .ok()
+            .map(|file| Self::File(Box::new(file))))
     }
 
     /// The copy of the page is worthless.

@@ -1,9 +1,10 @@
-//! Far memory on a disk: `file`. One sparse, unlinked file, page `i` at `i` times the page size.
+//! Far memory on a disk: `file`. One sparse, unlinked file, in which `file_places` says where pages lie.
 //!
 //! Fault path: no allocation, no lock the program could hold, no arena access, no panic.
 //! (`FileStore::new` is set-up code.)
 
 use std::io::{IoSlice, IoSliceMut};
+use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use rustix::io_uring::iovec;
 use rustix::process::{Resource, getrlimit};
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::file_places::{CLUSTER, FilePlaces};
 use super::lane::{Lane, Lanes};
 use super::ring::{Direction, Op};
 use super::table::Table;
@@ -25,16 +27,24 @@ use super::{FarConfig, FarError, FarOp, FarStore, Transfer, Usage};
 /// with probability 2^-19. Switch off to write every page.
 const SKIP_UNCHANGED: bool = true;
 
+/// How often a round is tried anew where the disk is full: each time in places further from the end of the file.
+const TRIES: u32 = 4;
+
 /// Pages in one round of operations, and submissions of a ring.
 const BATCH: usize = 128;
 /// Neighbouring pages are merged into operations of at most this many bytes (or one page).
 const LARGEST_OP: usize = 1 << 20;
+
+/// Not a place.
+const NOWHERE: u64 = u64::MAX;
 
 /// A lane's scratch memory; all zeros is a valid value.
 #[repr(C)]
 struct Round {
     pages: [u64; BATCH],
     sums: [u64; BATCH],
+    /// Where the pages lie in the file, or [`NOWHERE`].
+    places: [u64; BATCH],
     buffers: [iovec; BATCH],
     ops: [Op; BATCH],
 }
@@ -44,6 +54,9 @@ pub struct FileStore {
     file: OwnedFd,
     /// Checksum of each page held, 0 for none.
     sums: Table,
+    /// Where each page held lies in the file.
+    lies: Table,
+    places: FilePlaces,
     lanes: Arc<Lanes>,
     pages: u64,
     page_size: usize,
@@ -96,7 +109,8 @@ impl FileStore {
                 Err(error) => return Err(FarError::io(error, FarOp::Write)),
             }
         }
-        let size = config.pages.saturating_mul(config.page_size as u64);
+        let places = FilePlaces::new(config.pages, config.page_size)?;
+        let size = places.count().saturating_mul(config.page_size as u64);
         // Beyond the limit each write would be punished by a signal to the program.
         if getrlimit(Resource::Fsize).current.is_some_and(|limit| limit < size) {
             return Err(FarError::Unavailable(
@@ -108,6 +122,8 @@ impl FileStore {
         Ok(Self {
             file,
             sums: Table::new(config.pages)?,
+            lies: Table::new(config.pages)?,
+            places,
             lanes,
             pages: config.pages,
             page_size: config.page_size,
@@ -132,10 +148,10 @@ impl FileStore {
         self.sums.load(t.page) == self.checksum(t.memory)
     }
 
-    /// The copy of the page is worthless. Its place in the file stays taken: the page may come again.
+    /// The copy of the page is worthless.
     pub(crate) fn forget(&self, page: u64) {
-        if self.holds(page) {
-            self.sums.set(page, 0);
+        if self.holds(page) && self.sums.word(page).swap(0, Relaxed) != 0 {
+            self.places.free(self.lies.load(page));
             self.lanes.drop_held(self.tier, 1);
         }
     }
@@ -150,20 +166,20 @@ impl FileStore {
     fn plan(&self, round: &mut Round, count: usize) -> usize {
         let most = (LARGEST_OP / self.page_size).max(1) as u32;
         let (mut ops, mut last) = (0, None);
-        for (&page, i) in round.pages.iter().take(count).zip(0_u32..) {
-            if last != page.checked_sub(1)
+        for (&place, i) in round.places.iter().take(count).zip(0_u32..) {
+            if last != place.checked_sub(1)
                 || ops == 0
                 || round.ops.get(ops - 1).is_none_or(|op| op.count >= most)
             {
                 if let Some(op) = round.ops.get_mut(ops) {
-                    *op = Op { offset: page * self.page_size as u64, first: i, count: 0, result: 0 };
+                    *op = Op { offset: place * self.page_size as u64, first: i, count: 0, result: 0 };
                 }
                 ops += 1;
             }
             if let Some(op) = round.ops.get_mut(ops - 1) {
                 op.count += 1;
             }
-            last = Some(page);
+            last = Some(place);
         }
         ops
     }
@@ -261,6 +277,22 @@ impl FileStore {
         Ok(())
     }
 
+    /// Gives the disk blocks of clusters back, which this caller has taken whole. (A file system without holes keeps them until the file
+    /// goes.)
+    fn punch(&self, clusters: Range<u64>) {
+        if !clusters.is_empty() {
+            let size = CLUSTER * self.page_size as u64;
+            let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            let _ = fs::fallocate(
+                &self.file,
+                flags,
+                clusters.start * size,
+                (clusters.end - clusters.start) * size,
+            );
+            clusters.for_each(|cluster| self.places.give_cluster(cluster));
+        }
+    }
+
     fn checksum(&self, memory: *const u8) -> u64 {
         // SAFETY: a page of the caller's, valid during the call, not written meanwhile.
         xxh3_64(unsafe { std::slice::from_raw_parts(memory, self.page_size) }).max(1)
@@ -278,33 +310,120 @@ impl FileStore {
                 stop = Err(FarError::Full);
                 break;
             }
+            let place = if old == 0 { NOWHERE } else { self.lies.load(t.page) };
             // Until the write is done the page is not held.
             self.sums.set(t.page, 0);
-            round.put(count, t, sum, self.page_size);
+            round.put(count, t, sum, place, self.page_size);
             count += 1;
         }
-        let mut written = 0;
-        let result = self.run(lane, Direction::Write, round, count, |round, place| {
-            if let (Some(page), Some(sum)) = (round.pages.get(place), round.sums.get(place)) {
-                self.sums.set(*page, *sum);
-                written += 1;
+        let mut result = self.write_round(lane, round, &mut count);
+        for _ in 1..TRIES {
+            match result {
+                Err(FarError::Io { errno, .. }) if is_full(errno) => {}
+                _ => break,
             }
-            Ok(())
-        });
-        self.lanes.drop_held(self.tier, count as u64 - written);
-        lane.counters().bytes_stored.fetch_add(written * self.page_size as u64, Relaxed);
+            result = self.write_round(lane, round, &mut count);
+        }
+        self.lanes.drop_held(self.tier, count as u64);
         result.and(stop)
+    }
+
+    /// Writes the round's first `count` pages. What was not written is at the round's beginning afterwards, and `count` says how much that is.
+    fn write_round(&self, lane: &mut Lane, round: &mut Round, count: &mut usize) -> Result<(), FarError> {
+        let mut written = 0_u128;
+        let result = self.find_places(round, *count).and_then(|()| {
+            self.run(lane, Direction::Write, round, *count, |round, at| {
+                if let (Some(&page), Some(&sum), Some(&place)) =
+                    (round.pages.get(at), round.sums.get(at), round.places.get(at))
+                {
+                    self.lies.set(page, place);
+                    self.sums.set(page, sum);
+                    written |= 1 << at;
+                }
+                Ok(())
+            })
+        });
+        lane.counters()
+            .bytes_stored
+            .fetch_add(u64::from(written.count_ones()) * self.page_size as u64, Relaxed);
+        let (mut left, mut lowest) = (0, NOWHERE);
+        for at in (0..*count).filter(|at| written >> at & 1 == 0) {
+            let place = round.places.get_mut(at).map_or(NOWHERE, |place| std::mem::replace(place, NOWHERE));
+            if place != NOWHERE {
+                self.places.free(place);
+                lowest = lowest.min(place);
+            }
+            round.copy(at, left);
+            left += 1;
+        }
+        *count = left;
+        if let Err(FarError::Io { errno, .. }) = result
+            && is_full(errno)
+            && lowest != NOWHERE
+        {
+            self.places.end_before(lowest);
+        }
+        result
+    }
+
+    /// Gives places to the round's first `count` pages: each its own if they follow one another, as then they come back together too; else
+    /// places that follow one another.
+    fn find_places(&self, round: &mut Round, count: usize) -> Result<(), FarError> {
+        let (Some(pages), Some(places)) = (round.pages.get(..count), round.places.get_mut(..count)) else {
+            return Ok(());
+        };
+        let held = self.pages_held();
+        let neighbours = pages.windows(2).filter(|two| matches!(two, [a, b] if a + 1 == *b)).count();
+        let in_order = count == 1 || neighbours * 2 > count;
+        for (&page, place) in pages.iter().zip(places.iter_mut()) {
+            let own = if in_order { self.places.take_own(page, *place, count > 1, held) } else { None };
+            let before = std::mem::replace(place, own.unwrap_or(NOWHERE));
+            if before != NOWHERE && before != *place {
+                self.places.free(before);
+            }
+        }
+        let mut at = 0;
+        while at < count {
+            let wanting = places.iter().skip(at).take_while(|&&place| place == NOWHERE);
+            let wanted = wanting.count();
+            if wanted == 0 {
+                at += 1;
+                continue;
+            }
+            // There is a place for every page, unless the disk was full before.
+            let found = self.places.take(wanted as u64, held);
+            for place in found.ok_or(FarError::io(Errno::NOSPC, FarOp::Write))? {
+                if let Some(to) = places.get_mut(at) {
+                    *to = place;
+                }
+                at += 1;
+            }
+        }
+        Ok(())
     }
 }
 
+/// Whether the error says that there is no room on the disk.
+fn is_full(errno: i32) -> bool {
+    [Errno::NOSPC, Errno::DQUOT].map(Errno::raw_os_error).contains(&errno)
+}
+
 impl Round {
-    fn put(&mut self, place: usize, t: &Transfer, sum: u64, page_size: usize) {
-        if let (Some(page), Some(to), Some(buffer)) =
-            (self.pages.get_mut(place), self.sums.get_mut(place), self.buffers.get_mut(place))
+    fn put(&mut self, at: usize, t: &Transfer, sum: u64, place: u64, page_size: usize) {
+        if let (Some(page), Some(to), Some(lies), Some(buffer)) =
+            (self.pages.get_mut(at), self.sums.get_mut(at), self.places.get_mut(at), self.buffers.get_mut(at))
         {
-            (*page, *to) = (t.page, sum);
+            (*page, *to, *lies) = (t.page, sum, place);
             *buffer = iovec { iov_base: t.memory.cast(), iov_len: page_size };
         }
+    }
+
+    /// Copies what belongs to one page to an earlier one's part of the round.
+    fn copy(&mut self, from: usize, to: usize) {
+        self.pages.copy_within(from..=from, to);
+        self.sums.copy_within(from..=from, to);
+        self.places.copy_within(from..=from, to);
+        self.buffers.copy_within(from..=from, to);
     }
 }
 
@@ -337,7 +456,7 @@ impl FarStore for FileStore {
             for (t, place) in pages.iter().zip(0..) {
                 match self.sums.load(t.page) {
                     0 => return Err(FarError::NotStored { page: t.page }),
-                    sum => round.put(place, t, sum, self.page_size),
+                    sum => round.put(place, t, sum, self.lies.load(t.page), self.page_size),
                 }
             }
             self.run(lane, Direction::Read, round, pages.len(), |round, place| {
@@ -353,19 +472,24 @@ impl FarStore for FileStore {
     }
 
     fn discard(&self, first: u64, count: u64) {
-        let (mut lowest, mut end, mut dropped) = (u64::MAX, 0, 0);
+        let (mut empty, mut dropped) = (0..0, 0);
         self.sums.visit(first..first.saturating_add(count), |page, sum| {
-            sum.store(0, Relaxed);
-            (lowest, end, dropped) = (lowest.min(page), page + 1, dropped + 1);
+            if sum.swap(0, Relaxed) == 0 {
+                return;
+            }
+            dropped += 1;
+            let place = self.lies.load(page);
+            let cluster = place / CLUSTER;
+            if self.places.free(place) && self.places.take_cluster(cluster) {
+                if empty.end != cluster {
+                    self.punch(empty.clone());
+                    empty = cluster..cluster;
+                }
+                empty.end += 1;
+            }
         });
-        if dropped > 0 {
-            // One hole from the first page held to the last: between them are only pages of this call. A
-            // file system without holes keeps the space until the file goes.
-            let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-            let size = self.page_size as u64;
-            let _ = fs::fallocate(&self.file, flags, lowest * size, (end - lowest) * size);
-            self.lanes.drop_held(self.tier, dropped);
-        }
+        self.punch(empty);
+        self.lanes.drop_held(self.tier, dropped);
     }
 
     fn usage(&self) -> Usage {

@@ -15,6 +15,7 @@ mod behind;
 mod compressed;
 mod error;
 mod file;
+mod file_places;
 pub mod hosts;
 mod lane;
 mod lz4;
@@ -274,7 +275,7 @@ pub enum AnyFar {
     /// `file` and `file:DIR`
     File(FileStore),
     /// `hosts`
-    Hosts(HostsStore),
+    Hosts(Box<HostsStore>),
     /// `auto`
     Auto(Box<AutoStore>),
 }
@@ -290,7 +291,7 @@ impl AnyFar {
             FarSpec::Lz4 => Self::Lz4(CompressedStore::new(config)?),
             FarSpec::Zstd => Self::Zstd(CompressedStore::new(config)?),
             FarSpec::File(dir) => Self::File(FileStore::new(dir.as_deref(), config)?),
-            FarSpec::Hosts => Self::Hosts(HostsStore::new(config)?),
+            FarSpec::Hosts => Self::Hosts(Box::new(HostsStore::new(config)?)),
             FarSpec::Auto => Self::Auto(Box::new(AutoStore::new(config)?)),
         })
     }
