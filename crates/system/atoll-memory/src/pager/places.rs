@@ -23,6 +23,14 @@ struct Range {
     first_page: AtomicU32,
 }
 
+impl Range {
+    /// Its first address, its end, its first page.
+    fn load(&self) -> (usize, usize, u32) {
+        let first_page = self.first_page.load(Ordering::Relaxed);
+        (self.start.load(Ordering::Relaxed), self.end.load(Ordering::Relaxed), first_page)
+    }
+}
+
 /// Addresses of all pages.
 pub(super) struct Places {
     /// log2 of a page's bytes.
@@ -30,6 +38,8 @@ pub(super) struct Places {
     pub(super) files: ArenaFiles,
     ranges: [Range; MAX_RANGES],
     range_count: AtomicUsize,
+    /// The stretch in which an address was found last. Others ask for addresses of the same: a library's data, or a thread's stack.
+    found: AtomicUsize,
     /// The first page number that is not given out.
     next_page: AtomicU32,
 }
@@ -44,6 +54,7 @@ impl Places {
                 Range { start: AtomicUsize::new(0), end: AtomicUsize::new(0), first_page: AtomicU32::new(0) }
             }; MAX_RANGES],
             range_count: AtomicUsize::new(0),
+            found: AtomicUsize::new(0),
             next_page: AtomicU32::new((layout::ARENA_BYTES >> shift) as u32),
         }
     }
@@ -51,10 +62,18 @@ impl Places {
     /// The stretches outside the arena: first address, end, first page.
     fn ranges(&self) -> impl Iterator<Item = (usize, usize, u32)> + '_ {
         // Acquire: pairs with the Release in `publish`, which makes a stretch's fields seen.
-        self.ranges[..self.range_count.load(Ordering::Acquire)].iter().map(|r| {
-            let first_page = r.first_page.load(Ordering::Relaxed);
-            (r.start.load(Ordering::Relaxed), r.end.load(Ordering::Relaxed), first_page)
-        })
+        self.ranges[..self.range_count.load(Ordering::Acquire)].iter().map(Range::load)
+    }
+
+    /// The stretch outside the arena that holds `address`: first address, end, first page.
+    fn range_of(&self, address: usize) -> Option<(usize, usize, u32)> {
+        let holds = |&(start, end, _): &(usize, usize, u32)| start <= address && address < end;
+        if let Some(range) = self.ranges().nth(self.found.load(Ordering::Relaxed)).filter(holds) {
+            return Some(range);
+        }
+        let (index, range) = self.ranges().enumerate().find(|(_, range)| holds(range))?;
+        self.found.store(index, Ordering::Relaxed);
+        Some(range)
     }
 
     /// Bytes of a page.
@@ -86,15 +105,19 @@ impl Places {
         if layout::in_arena(address) {
             return Some(((address - layout::ARENA) >> self.shift) as u32);
         }
-        self.ranges().find_map(|(start, end, first_page)| {
-            (start <= address && address < end).then(|| first_page + ((address - start) >> self.shift) as u32)
-        })
+        let (start, _, first_page) = self.range_of(address)?;
+        Some(first_page + ((address - start) >> self.shift) as u32)
     }
 
     /// The part of `start..start + len` that is paged memory and comes first; `None` where no part of it is.
     pub(super) fn first_paged(&self, start: usize, len: usize) -> Option<(usize, usize)> {
         let end = start.checked_add(len)?;
         let arena = (layout::ARENA, layout::ARENA + layout::ARENA_BYTES);
+        let holder =
+            if layout::in_arena(start) { Some(arena.1) } else { self.range_of(start).map(|range| range.1) };
+        if let Some(to) = holder.filter(|_| len > 0) {
+            return Some((start, to.min(end)));
+        }
         let stretches = std::iter::once(arena).chain(self.ranges().map(|(start, end, _)| (start, end)));
         let parts = stretches.map(|(from, to)| (from.max(start), to.min(end)));
         parts.filter(|(from, to)| from < to).min_by_key(|(from, _)| *from)
@@ -211,5 +234,23 @@ mod tests {
         assert_eq!(places.first_paged(0x5001_0000, 0x1000), None);
         assert_eq!(places.first_paged(layout::ARENA - 8, 16), Some((layout::ARENA, layout::ARENA + 8)));
         assert_eq!(places.first_paged(usize::MAX - 8, 16), None);
+    }
+
+    /// Each look went over all stretches: a program that has read its file number by number, into a stack among 120 stretches, spent a
+    /// quarter of its time there.
+    #[test]
+    fn the_stretch_found_last_is_looked_at_first() {
+        let places = places();
+        for i in 0..120 {
+            places.publish(0x5000_0000 + i * 0x2000, 0x5000_1000 + i * 0x2000, (1 << 31) + i as u32);
+        }
+        for i in [119, 119, 3, 119, 3, 0] {
+            let at = 0x5000_0000 + i * 0x2000;
+            assert_eq!(places.page_at(at + 0xfff), Some((1 << 31) + i as u32));
+            assert_eq!(places.found.load(Ordering::Relaxed), i);
+            assert_eq!(places.page_at(at + 0x1000), None);
+            assert_eq!(places.first_paged(at, 0x9000), Some((at, at + 0x1000)));
+            assert_eq!(places.first_paged(at, 0), None);
+        }
     }
 }

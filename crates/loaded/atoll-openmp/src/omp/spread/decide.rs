@@ -108,10 +108,19 @@ fn hope(threads: u32, how: How, settings: &Settings) -> Hope {
     Hope { origin_workers: threads.min(here), all_workers: threads.min(all), at_home }
 }
 
+/// Whether other nodes bring CPUs for a region of enough threads.
+fn brings_cpus(settings: &Settings) -> bool {
+    hope(u32::MAX, How::Many, settings).promises()
+}
+
 /// The origin's leader begins the region of `key` with `threads` threads, on `nodes` nodes. None: it runs on the origin alone.
 pub(crate) fn begin(key: Key, threads: u32, nodes: u32) -> Option<Spreading> {
-    let safety = safety::of(key.function as usize);
     let control = state::control()?;
+    let settings = &control.settings;
+    let may_be_alone = settings.home_alone != 0 && !races::wanted();
+    // Where no region runs elsewhere, whatever its code does, it is not examined: that can take longer than the region.
+    let may_spread = !may_be_alone || settings.near_bytes != u64::MAX || brings_cpus(settings);
+    let safety = may_spread.then(|| safety::of(key.function as usize));
     let figures = control.regions.find(key).map(|at| &control.regions.all[at].spread);
     let goes = |writers, why| {
         if let Some(figures) = figures {
@@ -127,6 +136,7 @@ pub(crate) fn begin(key: Key, threads: u32, nodes: u32) -> Option<Spreading> {
         *run = Some(Run { key, began: now, spread: None, free, threads, nodes, invalidated });
         None
     };
+    let Some(safety) = safety else { return alone(RunReason::NoCpus, false) };
     if safety.how == How::Alone || threads < nodes {
         tell_code(figures, safety);
         return alone(if threads < nodes { RunReason::Small } else { RunReason::Construct }, false);
@@ -134,9 +144,7 @@ pub(crate) fn begin(key: Key, threads: u32, nodes: u32) -> Option<Spreading> {
     if late::is_here_alone() {
         return alone(RunReason::Library, false);
     }
-    let settings = &control.settings;
     let hope = hope(threads, safety.how, settings);
-    let may_be_alone = settings.home_alone != 0 && !races::wanted();
     // It is so in every run: all its threads are the same workers in each. Pages of limited near memory may gain by more nodes.
     if may_be_alone && !hope.promises() && settings.near_bytes == u64::MAX {
         tell_code(figures, safety);
