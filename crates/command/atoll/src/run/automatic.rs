@@ -10,7 +10,7 @@ use atoll_memory::control::Control;
 use atoll_memory::layout;
 
 use super::mpi;
-use crate::cgroup::{self, Limit};
+use crate::cgroup;
 
 /// The part of the memory, one in this number, that is left to others and to what the program needs besides paged memory.
 const LEFT_PART: u64 = 16;
@@ -20,13 +20,6 @@ const LEFT_MOST: u64 = 1 << 30;
 /// kernel keeps of a worker's process 0.5M. They come after the first look at what there is.
 const LEFT_LEAST: u64 = 12 << 20;
 const LEFT_BY_WORKER: u64 = 512 << 10;
-/// Once a program runs in a memory group, what it needs besides paged memory is in use and seen. Then less is left for more of it: so many
-/// bytes at least, this part of the group's memory, and so many times the fastest growth between two looks.
-const GROWTH_LEAST: u64 = 5 << 20;
-const GROWTH_PART: u64 = 64;
-const GROWTH_TIMES: u64 = 2;
-/// With each look the fastest growth that was seen counts less by one part in this number.
-const FORGET_PART: u64 = 64;
 /// The least near memory: a program makes progress with it, and the kernel swaps or ends others where there is not even so much.
 const LEAST: u64 = 8 << 20;
 /// The time between two looks at what the machine can give.
@@ -52,52 +45,23 @@ fn of(bytes: u64, ranks: u64, workers: u32) -> u64 {
     (bytes.saturating_sub(left) / ranks).max(LEAST)
 }
 
-/// What the looks at a memory group have shown.
-#[derive(Debug, Default)]
-struct Growth {
-    /// The bytes that were in use besides near memory at the last look; `None` before the first.
-    others: Option<u64>,
-    /// The most bytes by which they grew between two looks, less what was forgotten since.
-    fastest: u64,
-}
-
-impl Growth {
-    /// Takes note of the bytes in use besides near memory.
-    fn see(&mut self, others: u64) {
-        let grown = others.saturating_sub(self.others.unwrap_or(others));
-        self.fastest = grown.max(self.fastest - self.fastest / FORGET_PART);
-        self.others = Some(others);
-    }
-
-    /// Returns near memory for a run of `workers` that is alone in the group. The code and the other files that are in frequent use keep
-    /// their place beside it, up to the part of memory that is left to others where less is known.
-    fn near(&self, group: &Limit<u64>, workers: u32) -> u64 {
-        let by_workers = u64::from(workers) * LEFT_BY_WORKER;
-        let files = group.files_in_use.min(group.limit / LEFT_PART);
-        let growth = (GROWTH_LEAST + by_workers).max(group.limit / GROWTH_PART) + GROWTH_TIMES * self.fastest;
-        let left = (files + growth).min((group.limit / LEFT_PART).max(LEFT_LEAST + by_workers));
-        group.limit.saturating_sub(self.others.unwrap_or(0) + left).max(LEAST)
-    }
-}
-
 /// The choice of the moment.
 #[derive(Debug)]
 pub(super) struct Automatic {
     /// When it was made; `None` where the user set the limit.
     looked: Option<Instant>,
-    growth: Growth,
 }
 
 impl Automatic {
     /// Chooses for the first time, before the program starts.
     pub(super) fn begin(control: &Control) -> Self {
         if control.settings.near_automatic == 0 {
-            return Self { looked: None, growth: Growth::default() };
+            return Self { looked: None };
         }
         let available = cgroup::memory_available_with_swap();
         let near = of(available, mpi::ranks_here(), control.settings.workers);
         control.near_now.store(near, Relaxed);
-        Self { looked: Some(Instant::now()), growth: Growth::default() }
+        Self { looked: Some(Instant::now()) }
     }
 
     /// Chooses anew, if it is time. What the run has already is its own: it does not count as taken by others.
@@ -106,16 +70,8 @@ impl Automatic {
             return;
         }
         self.looked = Some(Instant::now());
-        let (held, workers) = (control.totals.held_bytes(), control.settings.workers);
-        let available = cgroup::memory_available_with_swap();
-        let near = match cgroup::memory() {
-            // The group binds, rather than what others leave of the machine.
-            Some(group) if mpi::ranks_here() <= 1 && group.limit.saturating_sub(group.used) <= available => {
-                self.growth.see(group.used.saturating_sub(held));
-                self.growth.near(&group, workers)
-            }
-            _ => of(available / mpi::ranks_here().max(1) + held, 1, workers),
-        };
+        let available = cgroup::memory_available_with_swap() / mpi::ranks_here().max(1);
+        let near = of(available + control.totals.held_bytes(), 1, control.settings.workers);
         let before = control.near_now.load(Relaxed);
         if near.abs_diff(before) > before / STEADY_PART {
             control.near_now.store(near, Relaxed);
@@ -133,36 +89,6 @@ mod tests {
         assert_eq!(of(64 << 30, 1, 2), 63 << 30);
         assert_eq!(of(64 << 30, 4, 2), 63 << 28);
         assert_eq!(of(8 << 20, 1, 2), LEAST);
-    }
-
-    fn group(limit: u64, files_in_use: u64) -> Limit<u64> {
-        Limit { limit, file: "memory.max".into(), none: "max", used: 0, files_in_use }
-    }
-
-    /// What the launcher and the program needed was in use, and as much was left for it once more: GAP's PageRank took 58 seconds in a
-    /// group of 87M, as 18M of it stayed empty, and 3 with a swap file.
-    #[test]
-    fn what_was_left_in_a_small_group_was_counted_twice() {
-        let mut growth = Growth::default();
-        growth.see(5 << 20);
-        assert_eq!(growth.near(&group(87 << 20, 1 << 20), 2), 75 << 20);
-        assert_eq!(growth.near(&group(683 << 20, 0), 2), (683 << 20) * 63 / 64 - (5 << 20));
-        // Files take no more than the sixteenth.
-        assert_eq!(growth.near(&group(640 << 20, 500 << 20), 2), (640 - 40 - 5) << 20);
-    }
-
-    #[test]
-    fn more_is_left_to_a_program_whose_other_memory_grows() {
-        let mut growth = Growth::default();
-        let near = |growth: &Growth| growth.near(&group(640 << 20, 0), 2);
-        growth.see(5 << 20);
-        assert_eq!(near(&growth), 625 << 20);
-        growth.see(15 << 20);
-        assert_eq!(near(&growth), 595 << 20);
-        (0..1000).for_each(|_| growth.see(15 << 20));
-        assert!(near(&growth) > 614 << 20, "{growth:?}");
-        growth.see(500 << 20);
-        assert_eq!(near(&growth), 100 << 20);
     }
 
     /// In a small memory group the launcher and the kernel took more than the sixteenth that was left, and the kernel killed a
