@@ -11,6 +11,7 @@ use atoll_memory::control::{self, Control, EXIT_FAR, EXIT_SETUP, Handle};
 use atoll_memory::{arena, layout, limits, sys, uffd};
 
 use super::main_stack::Stack;
+use super::mappings;
 use super::share::{self, PinnedFile};
 use super::{
     again, forked, imports, late, lifeline, nodes, objects, process, segment, signal, take_over, thread_list,
@@ -240,7 +241,7 @@ fn set_up_segment(
 /// Moves the mapping that holds the main thread's TLS and thread control block.
 pub(super) fn share_tls(file: &mut PinnedFile) -> Result<(), sys::Errno> {
     let at = arch::thread_pointer();
-    let found = share::mappings().into_iter().find(|m| m.start <= at && at < m.end);
+    let found = mappings::all().into_iter().find(|m| m.start <= at && at < m.end);
     match found {
         Some(m) if m.writable && m.inode == 0 => file.move_here(m.start, m.end).map(drop),
         _ => Err(sys::Errno(libc::EFAULT)),
@@ -249,7 +250,7 @@ pub(super) fn share_tls(file: &mut PinnedFile) -> Result<(), sys::Errno> {
 
 /// The range of the main stack, with room to grow as the limit says (1 GiB where there is none).
 pub(super) fn main_stack(in_stack: usize) -> Result<Stack, sys::Errno> {
-    let mappings = share::mappings();
+    let mappings = mappings::all();
     let Some(i) = mappings.iter().position(|m| m.start <= in_stack && in_stack < m.end) else {
         return Err(sys::Errno(libc::EFAULT));
     };

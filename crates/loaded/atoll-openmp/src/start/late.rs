@@ -12,6 +12,7 @@ use atoll_memory::spin::Spin;
 use atoll_memory::sys::{self, Errno};
 
 use super::linker_state;
+use super::mappings;
 use super::objects::{self, Object};
 use super::share::{self, PinnedFile};
 use crate::state::{self, SignalsBlocked};
@@ -104,7 +105,7 @@ fn share_first(object: &Object, file: &mut PinnedFile) -> Result<(), Errno> {
 
 /// Shares a library while workers exist, which repeat its mappings.
 fn share_one(object: &Object, file: &mut PinnedFile) -> Result<(), Errno> {
-    for m in share::mappings() {
+    for m in mappings::all() {
         if !object.segments.iter().any(|s| s.start <= m.start && m.end <= s.end) {
             continue;
         }

@@ -14,7 +14,7 @@ use atoll_memory::layout;
 use atoll_memory::spin::Spin;
 
 use super::objects::Object;
-use super::{share, thread_list};
+use super::{mappings, thread_list};
 use crate::arch;
 use crate::state::{self, SignalsBlocked};
 
@@ -68,7 +68,7 @@ pub(super) fn note(objects: &[Object], is_new: &dyn Fn(usize) -> bool) {
     for object in objects.iter().filter(|object| object.file_name().starts_with("ld-linux")) {
         places.extend(object.data.iter().map(|(start, end)| *start..*end));
     }
-    let mappings = share::mappings();
+    let mappings = mappings::all();
     for map in link_maps() {
         let known = layout::in_pinned(map) || places.iter().any(|place| place.contains(&map));
         // The descriptions of the first libraries lie in memory that the dynamic linker mapped before there was an allocator.

@@ -20,6 +20,7 @@ pub(crate) mod late;
 mod lifeline;
 pub(crate) mod linker_state;
 mod main_stack;
+mod mappings;
 pub(crate) mod newer_libc;
 mod nodes;
 pub(crate) mod objects;

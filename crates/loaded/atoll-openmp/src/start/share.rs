@@ -3,12 +3,11 @@
 //! Used by the constructor for globals, the main thread's TLS and its stack. A stretch is copied to a file and the file mapped
 //! over it; large globals get pages of the arena instead.
 
-use std::io::{BufRead, BufReader};
-
 use atoll_memory::layout;
 use atoll_memory::pager::Pager;
 use atoll_memory::sys::{self, Errno};
 
+use super::mappings;
 use super::objects;
 use crate::arch;
 use crate::heap;
@@ -155,7 +154,7 @@ struct Run {
 /// pinned memory, which counts against the near limit: for a large array it has a word for each page.
 fn present_runs(start: usize, end: usize) -> Result<Runs, Errno> {
     let mut runs = Runs::with_room((end - start) / 4096 / 2 + 1)?;
-    let backed = file_backed(start, end);
+    let backed = mappings::file_backed(start, end);
     let map = std::fs::File::open("/proc/self/pagemap");
     let mut words = [0u64; 512];
     let mut at = start;
@@ -231,57 +230,6 @@ impl Drop for Runs {
         // SAFETY: a mapping of our own, to which no reference is left.
         let _ = unsafe { sys::syscall(libc::SYS_munmap, [self.at as usize, bytes, 0, 0, 0, 0]) };
     }
-}
-
-/// One line of /proc/self/maps.
-#[derive(Debug, Clone)]
-pub(crate) struct Mapping {
-    pub(crate) start: usize,
-    pub(crate) end: usize,
-    pub(crate) writable: bool,
-    pub(crate) executable: bool,
-    pub(crate) offset: u64,
-    pub(crate) inode: u64,
-}
-
-impl Mapping {
-    fn parse(line: &str) -> Option<Mapping> {
-        let mut f = line.split_ascii_whitespace();
-        let (a, b) = f.next()?.split_once('-')?;
-        let permissions = f.next()?;
-        let offset = u64::from_str_radix(f.next()?, 16).ok()?;
-        let inode = f.nth(1)?.parse().ok()?;
-        Some(Mapping {
-            start: usize::from_str_radix(a, 16).ok()?,
-            end: usize::from_str_radix(b, 16).ok()?,
-            writable: permissions.as_bytes().get(1) == Some(&b'w'),
-            executable: permissions.as_bytes().get(2) == Some(&b'x'),
-            offset,
-            inode,
-        })
-    }
-}
-
-/// The process's mappings outside the arena, whose stripes are many. The file is read a line at a time: what is allocated here
-/// is pinned, and stays so.
-pub(crate) fn mappings() -> Vec<Mapping> {
-    let Ok(file) = std::fs::File::open("/proc/self/maps") else { return Vec::new() };
-    let mut reader = BufReader::with_capacity(4096, file);
-    let mut line = String::new();
-    let mut mappings = Vec::new();
-    while reader.read_line(&mut line).is_ok_and(|n| n > 0) {
-        mappings.extend(Mapping::parse(&line).filter(|m| !layout::in_arena(m.start)));
-        line.clear();
-    }
-    mappings
-}
-
-fn file_backed(start: usize, end: usize) -> Vec<(usize, usize)> {
-    mappings()
-        .iter()
-        .filter(|m| m.inode != 0 && m.start < end && m.end > start)
-        .map(|m| (m.start, m.end))
-        .collect()
 }
 
 /// The initial content of a large global, to be written to its pages once faults are served.

@@ -17,7 +17,7 @@ use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 use super::FarError;
 use super::table::Table;
 
-/// FilePlaces in a cluster: the bits of a word.
+/// Places in a cluster: the bits of a word.
 pub(super) const CLUSTER: u64 = 64;
 /// A cluster with so many free places is taken as it comes.
 const FREE_ENOUGH: u32 = 32;
@@ -44,7 +44,7 @@ pub(super) struct FilePlaces {
 }
 
 impl FilePlaces {
-    /// FilePlaces for `pages` pages of `page_size` bytes, none of them taken.
+    /// Places for `pages` pages of `page_size` bytes, none of them taken.
     ///
     /// # Errors
     /// Those of making a table.
@@ -94,7 +94,10 @@ impl FilePlaces {
                 return Some(place);
             }
         }
-        let cluster = self.free_cluster(held).filter(|_| may)?;
+        if !may {
+            return None;
+        }
+        let cluster = self.free_cluster(held)?;
         self.own.set(block, cluster + 1);
         let place = cluster * CLUSTER + at;
         self.take_one(place).then_some(place)
@@ -276,7 +279,7 @@ mod tests {
         assert_eq!(own(64 * 7, u64::MAX), Some(64));
         assert_eq!(own(64 * 9 + 4, u64::MAX), Some(4));
         assert_eq!(own(64 * 9 + 5, 5), Some(5));
-        assert_eq!(places.take_own(0, u64::MAX, false, 100), None);
+        assert_eq!((places.take_own(0, u64::MAX, false, 100), places.opened()), (None, 2));
         // Pages that leave in no order took the rest.
         assert_eq!(places.take(60, 100), Some(6..64));
         assert_eq!(places.take_own(64 * 9 + 63, u64::MAX, false, 100), None);
