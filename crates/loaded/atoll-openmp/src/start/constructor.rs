@@ -11,11 +11,10 @@ use atoll_memory::control::{self, Control, EXIT_FAR, EXIT_SETUP, Handle};
 use atoll_memory::{arena, layout, limits, sys, uffd};
 
 use super::main_stack::Stack;
-use super::mappings;
 use super::share::{self, PinnedFile};
 use super::{
-    again, forked, imports, late, lifeline, nodes, objects, process, segment, signal, take_over, thread_list,
-    unmanaged,
+    again, forked, imports, late, lifeline, mappings, nodes, objects, process, segment, signal, take_over,
+    thread_list, unmanaged,
 };
 use crate::{arch, heap, journal, state};
 use atoll_nodes::stack::on_stack;

@@ -11,10 +11,9 @@ use atoll_memory::segment::fill::Which;
 use atoll_memory::spin::Spin;
 use atoll_memory::sys::{self, Errno};
 
-use super::linker_state;
-use super::mappings;
 use super::objects::{self, Object};
 use super::share::{self, PinnedFile};
+use super::{linker_state, mappings};
 use crate::state::{self, SignalsBlocked};
 use crate::wrap::replay;
 

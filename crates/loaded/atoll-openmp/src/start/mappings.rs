@@ -81,10 +81,13 @@ const WITH_FILE: u64 = 0x20;
 /// The mappings with a file behind them that have a part in `start..end`, each by its first address and its end. A question for each is
 /// answered in a microsecond, while the list of all takes a millisecond where libraries are many.
 pub(crate) fn file_backed(start: usize, end: usize) -> Vec<(usize, usize)> {
-    queried(start, end).unwrap_or_else(|| {
-        let is_wanted = |m: &Mapping| m.inode != 0 && m.start < end && m.end > start;
-        all().into_iter().filter(is_wanted).map(|m| (m.start, m.end)).collect()
-    })
+    queried(start, end).unwrap_or_else(|| listed(start, end))
+}
+
+/// The same from the list of all.
+fn listed(start: usize, end: usize) -> Vec<(usize, usize)> {
+    let is_wanted = |m: &Mapping| m.inode != 0 && m.start < end && m.end > start;
+    all().into_iter().filter(is_wanted).map(|m| (m.start, m.end)).collect()
 }
 
 /// The same by questions; `None` where the kernel takes none.
@@ -121,11 +124,8 @@ mod tests {
         let [low, high] = [all.first(), all.last()].map(|m| m.map_or(0, |m| m.start));
         let some = all.iter().find(|m| m.inode != 0).expect("the test's own file is mapped");
         for (start, end) in [(low, high), (some.start, some.end), (some.start, some.start + 1), (0, 4096)] {
-            let listed: Vec<_> =
-                all.iter().filter(|m| m.inode != 0 && m.start < end && m.end > start).collect();
-            let listed: Vec<_> = listed.into_iter().map(|m| (m.start, m.end)).collect();
             match queried(start, end) {
-                Some(found) => assert_eq!(found, listed),
+                Some(found) => assert_eq!(found, listed(start, end)),
                 None => {
                     return atoll_skips::part(format_args!(
                         "this kernel tells of no single mapping: Linux 6.11 does"

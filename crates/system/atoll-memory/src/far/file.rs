@@ -318,9 +318,8 @@ impl FileStore {
         }
         let mut result = self.write_round(lane, round, &mut count);
         for _ in 1..TRIES {
-            match result {
-                Err(FarError::Io { errno, .. }) if is_full(errno) => {}
-                _ => break,
+            if !is_full(&result) {
+                break;
             }
             result = self.write_round(lane, round, &mut count);
         }
@@ -357,10 +356,7 @@ impl FileStore {
             left += 1;
         }
         *count = left;
-        if let Err(FarError::Io { errno, .. }) = result
-            && is_full(errno)
-            && lowest != NOWHERE
-        {
+        if is_full(&result) && lowest != NOWHERE {
             self.places.end_before(lowest);
         }
         result
@@ -403,9 +399,10 @@ impl FileStore {
     }
 }
 
-/// Whether the error says that there is no room on the disk.
-fn is_full(errno: i32) -> bool {
-    [Errno::NOSPC, Errno::DQUOT].map(Errno::raw_os_error).contains(&errno)
+/// Whether the result says that there is no room on the disk.
+fn is_full(result: &Result<(), FarError>) -> bool {
+    let full = [Errno::NOSPC, Errno::DQUOT].map(Errno::raw_os_error);
+    matches!(result, Err(FarError::Io { errno, .. }) if full.contains(errno))
 }
 
 impl Round {
@@ -488,8 +485,10 @@ impl FarStore for FileStore {
                 empty.end += 1;
             }
         });
-        self.punch(empty);
-        self.lanes.drop_held(self.tier, dropped);
+        if dropped > 0 {
+            self.punch(empty);
+            self.lanes.drop_held(self.tier, dropped);
+        }
     }
 
     fn usage(&self) -> Usage {

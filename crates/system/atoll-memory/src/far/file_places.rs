@@ -29,13 +29,17 @@ const SLACK_BYTES: u64 = 16 << 20;
 /// Larger than each place.
 const NO_END: u64 = u64::MAX;
 
-/// The words behind those of the clusters: the cluster where the hand is, the number of clusters opened, and one more than the place for
-/// which the disk had no room last, or 0.
+/// The words behind those of the clusters: the cluster where the hand is.
+const HAND: u64 = 0;
+/// The number of clusters opened.
+const OPENED: u64 = 1;
+/// One more than the place for which the disk had no room last, or 0.
+const FULL: u64 = 2;
 const WORDS: u64 = 3;
 
 /// Which places are taken, in memory that all workers share.
 pub(super) struct FilePlaces {
-    /// A word of each cluster, with a bit of each place that is taken; and [`WORDS`].
+    /// A word of each cluster, with a bit of each place that is taken; and [`WORDS`] more.
     words: Table,
     /// The cluster of each block of pages, and one more; or 0.
     own: Table,
@@ -60,16 +64,16 @@ impl FilePlaces {
     }
 
     fn hand(&self) -> u64 {
-        self.words.load(self.clusters)
+        self.words.load(self.clusters + HAND)
     }
 
     fn opened(&self) -> u64 {
-        self.words.load(self.clusters + 1)
+        self.words.load(self.clusters + OPENED)
     }
 
     /// The places from this one on are given only when there are no others: the disk had no room for it.
     fn end(&self) -> u64 {
-        self.words.load(self.clusters + 2).wrapping_sub(1)
+        self.words.load(self.clusters + FULL).wrapping_sub(1)
     }
 
     /// The places of a cluster that may be taken, as bits.
@@ -113,12 +117,15 @@ impl FilePlaces {
     /// A cluster of which nothing is taken: one behind the hand, or else a new one.
     fn free_cluster(&self, held: u64) -> Option<u64> {
         let (opened, hand) = (self.opened(), self.hand());
-        let near = (1..=SEARCH.min(opened)).map(|i| (hand + i) % opened);
-        near.into_iter().find(|&cluster| self.words.load(cluster) == 0).or_else(|| {
-            let opens =
-                self.may_open(opened, held) && self.words.change(self.clusters + 1, opened, opened + 1);
-            opens.then_some(opened)
-        })
+        let near = (1..=SEARCH.min(opened))
+            .map(|i| (hand + i) % opened)
+            .find(|&cluster| self.words.load(cluster) == 0);
+        near.or_else(|| (self.may_open(opened, held) && self.open(opened)).then_some(opened))
+    }
+
+    /// Opens the cluster behind `opened` others; `false` if another worker has opened it meanwhile.
+    fn open(&self, opened: u64) -> bool {
+        self.words.change(self.clusters + OPENED, opened, opened + 1)
     }
 
     /// Takes free places that follow one another, `count` at most and one at least. `held`: how many pages the file holds.
@@ -134,11 +141,11 @@ impl FilePlaces {
             }
             if self.move_on(cluster, held).is_none() {
                 // The disk may have room by now, and says so where it has none.
-                let end = self.words.load(self.clusters + 2);
+                let end = self.words.load(self.clusters + FULL);
                 if end == 0 {
                     return None;
                 }
-                let _ = self.words.change(self.clusters + 2, end, 0);
+                let _ = self.words.change(self.clusters + FULL, end, 0);
             }
         }
     }
@@ -185,13 +192,13 @@ impl FilePlaces {
         }
         if most < FREE_ENOUGH && (may_open || can_open && most == 0) {
             // Another worker that opened it meanwhile opened it for both.
-            let _ = self.words.change(self.clusters + 1, opened, opened + 1);
+            let _ = self.open(opened);
             best = opened;
         } else if most == 0 {
             return None;
         }
         // Another worker that moved it meanwhile knew as much.
-        let _ = self.words.change(self.clusters, from, best);
+        let _ = self.words.change(self.clusters + HAND, from, best);
         Some(())
     }
 
@@ -220,7 +227,7 @@ impl FilePlaces {
 
     /// The disk had no room for this place.
     pub(super) fn end_before(&self, place: u64) {
-        self.words.set(self.clusters + 2, place + 1);
+        self.words.set(self.clusters + FULL, place + 1);
     }
 }
 
