@@ -65,6 +65,28 @@ fn memory_that_others_needed_was_kept() {
     );
 }
 
+/// Near memory takes nearly all of a small group, and gives way to a process that the program starts.
+#[test]
+fn a_process_that_the_program_starts_has_room_in_a_full_group() {
+    let group = match MemoryGroup::new("atoll-e2e-starts", "64M") {
+        Ok(group) => group,
+        Err(why) => skip!("{why}"),
+    };
+    let (program, other) = (helper("starts_when_full.c"), helper("takes_memory.c"));
+    let alone = native(&program).args("90 true system").run().exits(0);
+    for way in ["system", "popen", "spawn", "vfork"] {
+        let run = group.run(&format!(
+            "exec {} run --workers 2 -- {} 90 '{} 8 0' {way}",
+            atoll().display(),
+            program.display(),
+            other.display()
+        ));
+        let said = String::from_utf8_lossy(&run.stderr);
+        assert!(run.status.success(), "{way}: {}\n{said}", run.status);
+        assert!(String::from_utf8_lossy(&run.stdout).ends_with(&alone.text()), "{way}: {said}");
+    }
+}
+
 /// `--near none` takes the limit away, and a limit that is given is no automatic one.
 #[test]
 fn a_limit_of_the_users_stays() {

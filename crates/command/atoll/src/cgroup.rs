@@ -18,6 +18,8 @@ pub(crate) struct Limit<T> {
     pub(crate) none: &'static str,
     /// The part of the limit that is used now, without cached files, which the kernel drops when memory is needed.
     pub(crate) used: T,
+    /// The part that holds cached files in frequent use, such as the code of programs; 0 where the limit is not of memory.
+    pub(crate) files_in_use: T,
 }
 
 /// Returns the memory limit that leaves least, if any group sets one.
@@ -135,10 +137,10 @@ fn memory_of(group: &Group) -> Option<Limit<u64>> {
     // Version 1 shows "no limit" as the largest multiple of a page that it can hold.
     let bytes = number(&file(limit)).filter(|&bytes| bytes < i64::MAX as u64 - (1 << 20))?;
     let counts = text(&file("memory.stat")).unwrap_or_default();
-    let count = |line: &str| cached.iter().find_map(|name| line.strip_prefix(name)?.parse::<u64>().ok());
-    let droppable: u64 = counts.lines().filter_map(count).sum();
-    let used = number(&file(used)).unwrap_or(0).saturating_sub(droppable);
-    Some(Limit { limit: bytes, file: file(limit), none, used })
+    let count = |name: &str| counts.lines().find_map(|line| line.strip_prefix(name)?.parse::<u64>().ok());
+    let [files_in_use, idle_files] = cached.map(|name| count(name).unwrap_or(0));
+    let used = number(&file(used)).unwrap_or(0).saturating_sub(files_in_use + idle_files);
+    Some(Limit { limit: bytes, file: file(limit), none, used, files_in_use })
 }
 
 fn kills_of(group: &Group) -> Option<u64> {
@@ -157,7 +159,7 @@ fn quota_of(group: &Group) -> Option<Limit<f64>> {
             (quota as f64 / period as f64, file("cpu.cfs_quota_us"), "-1")
         }
     };
-    Some(Limit { limit, file, none, used: 0.0 })
+    Some(Limit { limit, file, none, used: 0.0, files_in_use: 0.0 })
 }
 
 /// Reads `cpu.max`, quota and period, as a number of CPUs; `None` where there is no quota.

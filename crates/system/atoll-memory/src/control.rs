@@ -346,6 +346,11 @@ pub struct Control {
     pub program_bias: AtomicU64,
     /// The near limit of the moment in bytes, where the launcher chooses it ([`Settings::near_automatic`]).
     pub near_now: AtomicU64,
+    /// The same for a program that may grow beside near memory in less time than the launcher takes to look.
+    pub near_for_growth: AtomicU64,
+    /// Set for the rest of the run when such growth is to be expected: with the first process or thread that the program starts, the first
+    /// library that it loads, and in a program without OpenMP.
+    pub expects_growth: AtomicU32,
     /// Totals.
     pub totals: Totals,
     /// Counters by region.
@@ -374,7 +379,11 @@ impl Control {
     pub fn near(&self) -> u64 {
         match self.settings.near_automatic {
             0 => self.settings.near_bytes,
-            _ => self.near_now.load(Ordering::Relaxed).min(self.settings.near_bytes),
+            _ => {
+                let grows = self.expects_growth.load(Ordering::Relaxed) != 0;
+                let limit = if grows { &self.near_for_growth } else { &self.near_now };
+                limit.load(Ordering::Relaxed).min(self.settings.near_bytes)
+            }
         }
     }
 

@@ -35,7 +35,8 @@ mod tests {
     /// A run that the kernel had killed for its group's limit ended without a word about it.
     #[test]
     fn the_line_names_the_limit_and_what_fits() {
-        let limit = Limit { limit: 30 << 20, file: "memory.max".into(), none: "max", used: 0 };
+        let limit =
+            Limit { limit: 30 << 20, file: "memory.max".into(), none: "max", used: 0, files_in_use: 0 };
         let told = text(&limit, u64::MAX);
         assert!(told.contains("group, 30M, was reached: atoll run --near 20M keeps it"), "{told}");
         assert!(text(&limit, 10 << 20).contains("a smaller --near, and --far file"));

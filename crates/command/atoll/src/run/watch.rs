@@ -151,7 +151,8 @@ impl Watch<'_> {
             {
                 self.known_launchers.extend(begins(program.pid));
             }
-            self.near.look(self.control);
+            let is_alone = self.program.as_ref().is_some_and(|program| program.pid == self.child.pid);
+            self.near.look(self.control, is_alone);
             self.sleep();
             self.pass_signals_on();
             self.reap();

@@ -217,6 +217,8 @@ fn take(control: &'static Control) {
             return say(first, &told);
         }
     };
+    // Most programs without OpenMP are interpreters, which bring libraries as they go.
+    control.expects_growth.store(1, Ordering::Relaxed);
     wrap::make_room_in_limits();
     if let Some(why) = missing(control) {
         control.program.store(0, Ordering::Release);

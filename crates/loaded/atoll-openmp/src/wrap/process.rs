@@ -14,7 +14,7 @@ use atoll_nodes::numbers::Numbers;
 use atoll_nodes::{ask, stack};
 
 use super::lend::{self, Argument as _};
-use super::{paged, stdio};
+use super::{growth, paged, stdio};
 use crate::start::forked::{self, ForkError};
 use crate::state;
 
@@ -431,6 +431,7 @@ macro_rules! spawns {
             to: usize, path: usize, actions: usize, attributes: usize, arguments: usize, environment: usize,
         ) -> c_int {
             let call = real!(stringify!($name), Spawn);
+            growth::expect();
             // SAFETY: the caller's arguments.
             unsafe {
                 if paged::active().is_none() {
@@ -444,7 +445,7 @@ macro_rules! spawns {
     )*};
 }
 
-spawns! { posix_spawn posix_spawnp }
+spawns! { posix_spawn posix_spawnp pidfd_spawn pidfd_spawnp }
 
 /// `system`.
 ///
@@ -453,6 +454,7 @@ spawns! { posix_spawn posix_spawnp }
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn system(command: usize) -> c_int {
     let call = real!("system", unsafe extern "C" fn(usize) -> c_int);
+    growth::expect();
     let mut copies = Vec::new();
     // SAFETY: the caller's string.
     unsafe {

@@ -17,7 +17,7 @@ use crate::heap::{mapped_over, mapping};
 use crate::start::{objects, segment, signal, take_over};
 use crate::state::{self, SignalsBlocked};
 
-use super::{keys, system_v};
+use super::{growth, keys, system_v};
 
 /// The kernel's `struct sigaction`.
 type KernelAction = [u64; 4];
@@ -328,6 +328,7 @@ pub(crate) fn protect(at: usize, len: usize, prot: c_int) -> Result<(), sys::Err
 /// that worker's own.
 extern "C" fn before_dlopen() {
     static SAID: AtomicBool = AtomicBool::new(false);
+    growth::expect();
     if state::table() == 0 {
         crate::start::late::expect();
         return;

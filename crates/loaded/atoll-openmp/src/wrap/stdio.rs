@@ -16,12 +16,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use atoll_memory::spin::{Held, Spin};
 use atoll_memory::sys;
 
-use super::far_streams;
 use super::lend::{self, Argument as _};
 use super::paged::{self, Cut};
 use super::stream_calls::putc;
 use super::stream_lock::{FileLock, SHARED, lock};
 use super::travel;
+use super::{far_streams, growth};
 use crate::arch;
 use crate::heap::streams;
 use crate::state::SignalsBlocked;
@@ -179,7 +179,19 @@ openers! {
     tmpfile();
     tmpfile64();
     fmemopen(memory: v, len: v, mode: v);
-    popen(command: s, mode: s);
+}
+
+/// `popen`.
+///
+/// # Safety
+/// The same as for libc's function.
+#[unsafe(no_mangle)]
+pub(super) unsafe extern "C" fn popen(command: usize, mode: usize) -> usize {
+    let call = real!("popen", unsafe extern "C" fn(usize, usize) -> usize);
+    growth::expect();
+    let (command, mode) = (wrap!(@lend command s), wrap!(@lend mode s));
+    // SAFETY: the caller's arguments.
+    opened(unsafe { call(command.at(), mode.at()) })
 }
 
 /// Streams into blocks that libc makes, each with the address of the variable through which the program gets the block once the

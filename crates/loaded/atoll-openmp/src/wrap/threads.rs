@@ -5,6 +5,7 @@
 
 use std::ffi::{c_int, c_void};
 
+use super::growth;
 use crate::start::own_threads::{self, Routine};
 use crate::{start, state};
 
@@ -31,6 +32,7 @@ pub(super) unsafe extern "C" fn pthread_create(
         // SAFETY: as the caller asked.
         return unsafe { call(thread, attributes, routine, argument) };
     };
+    growth::expect();
     pager.set_threads_share_tables();
     // SAFETY: as the caller asked, but for the stack.
     unsafe {

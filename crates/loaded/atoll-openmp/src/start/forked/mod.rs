@@ -26,6 +26,7 @@ use atoll_memory::{far, layout, limits};
 use super::{own_threads, process, signal, take_over};
 use crate::heap::{large, mapped_over};
 use crate::state::SignalsBlocked;
+use crate::wrap::growth;
 use crate::{journal, omp, state, wrap};
 use plan::{Meeting, Plan};
 use serve::End;
@@ -100,6 +101,7 @@ impl ForkError {
 /// # Errors
 /// See [`ForkError`].
 pub(crate) fn fork(handlers: bool, call: impl FnOnce() -> i32) -> Result<i32, ForkError> {
+    growth::expect();
     let Some(pager) = state::pager() else {
         complete();
         return Ok(call());
