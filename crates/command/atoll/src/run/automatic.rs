@@ -23,7 +23,7 @@ const LEFT_LEAST: u64 = 12 << 20;
 const LEFT_BY_WORKER: u64 = 512 << 10;
 /// Once a program runs in a memory group, what it needs besides paged memory is in use and seen. Where no sudden growth is expected, less is left for
 /// more of it: so many bytes at least, this part of the group's memory, and so many times the fastest growth between two looks.
-const GROWTH_LEAST: u64 = 2 << 20;
+const GROWTH_LEAST: u64 = 3 << 20;
 const GROWTH_PART: u64 = 64;
 const GROWTH_TIMES: u64 = 2;
 /// With each look the fastest growth that was seen counts less by one part in this number.
@@ -161,15 +161,15 @@ mod tests {
     }
 
     /// What the launcher and the program needed was in use, and as much was left for it once more: GAP's PageRank took 58 seconds in a
-    /// group of 87M, as 18M of it stayed empty, and 3 with a swap file.
+    /// group of 87M, as 18M of it stayed empty, and 3 with a swap file; later, with cheaper writes, 67M took more than 25 in a group of 46M.
     #[test]
     fn what_was_left_in_a_small_group_was_counted_twice() {
         let mut growth = Growth::default();
         growth.see(5 << 20);
-        assert_eq!(growth.near(&group(87 << 20, 1 << 20), 0), 79 << 20);
-        assert_eq!(growth.near(&group(87 << 20, 1 << 20), 2), 78 << 20);
+        assert_eq!(growth.near(&group(87 << 20, 1 << 20), 0), 78 << 20);
+        assert_eq!(growth.near(&group(87 << 20, 1 << 20), 2), 77 << 20);
         assert_eq!(growth.near(&group(640 << 20, 0), 2), (640 - 10 - 5 - 1) << 20);
-        assert_eq!(most_of(87 << 20), 85 << 20);
+        assert_eq!(most_of(87 << 20), 84 << 20);
         // Files take no more than the sixteenth.
         assert_eq!(growth.near(&group(640 << 20, 500 << 20), 0), (640 - 40 - 5) << 20);
     }
