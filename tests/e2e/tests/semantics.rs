@@ -87,6 +87,8 @@ as_natively! {
     // Pages of 64K that a mapping's end divides could not be mapped, code could not be executed, and stacks belonged to one
     // worker.
     mappings_that_are_not_plain_memory "divided_mappings.c" "" "16M";
+    // MAP_FIXED_NOREPLACE failed where the program had unmapped memory, and blocks came to lie where it had mapped with MAP_FIXED.
+    memory_could_not_be_mapped_where_it_was_unmapped "mapped_where_unmapped.c" "" "16M";
     // A target region read through an argument that was not there.
     absent_optional_arguments "absent_optional.f90" "" "12M";
     // Stacks were not executable.

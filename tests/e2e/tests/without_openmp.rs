@@ -51,6 +51,12 @@ fn protections_were_ignored() {
     helper_as_natively("protections.c", "24M");
 }
 
+/// `MAP_FIXED_NOREPLACE` failed where the program had unmapped memory, and blocks came to lie where it had mapped with `MAP_FIXED`.
+#[test]
+fn memory_could_not_be_mapped_where_it_was_unmapped() {
+    helper_as_natively("mapped_where_unmapped.c", "24M");
+}
+
 /// What the program had protected lost its content when mappings around it were dropped, a run with larger pages ended, and new blocks held
 /// what a freed one had left in protected pages.
 #[test]

@@ -304,6 +304,39 @@ pub(crate) fn zero(start: usize, end: usize) {
     clear(b.max(start), end);
 }
 
+/// Makes `start..end` the program's, also what it had unmapped of it, where it maps memory at an address of its own choice. The memory reads as zeros.
+pub(crate) fn renew(start: usize, end: usize) {
+    if let Some(pager) = state::pager() {
+        let (mut extents, _blocked) = lock();
+        if extents.claim(start, end) {
+            extents.settle_stale(pager, start, end, Content::Zeros);
+        }
+    }
+    zero(start, end);
+}
+
+/// Makes `start..end` the program's if all of it is memory that the program has unmapped; `false` if not.
+pub(crate) fn claim_unmapped(start: usize, end: usize) -> bool {
+    let Some(pager) = state::pager() else { return false };
+    let (mut extents, _blocked) = lock();
+    let is_free = start < end && extents.free.range(..=start).next_back().is_some_and(|(s, l)| s + l >= end);
+    if is_free {
+        extents.claim(start, end);
+        extents.settle_stale(pager, start, end, Content::Zeros);
+    }
+    is_free
+}
+
+/// Whether the program has unmapped any of `start..end`, or freed the block that was there.
+pub(crate) fn has_unmapped(start: usize, end: usize) -> bool {
+    // A process that the program forked has its memory from the kernel, also where this list has nothing.
+    if state::pager().is_none() {
+        return false;
+    }
+    let (extents, _blocked) = lock();
+    start < end && extents.free.range(..end).next_back().is_some_and(|(s, l)| s + l > start)
+}
+
 /// Keeps the pager from changing the rights of `start..end`, as it does of huge pages, now that the program has changed them or something lies over a
 /// part of it.
 pub(crate) fn keep_pages_single(start: usize, end: usize) {
@@ -376,6 +409,29 @@ impl Extents {
         };
         self.live.insert(at, len);
         Some(at)
+    }
+
+    /// Makes what is free of `start..end` live; `false` if nothing is.
+    fn claim(&mut self, start: usize, end: usize) -> bool {
+        let hit: Vec<(usize, usize)> = self
+            .free
+            .range(..end)
+            .rev()
+            .take_while(|(s, l)| **s + **l > start)
+            .map(|(s, l)| (*s, *l))
+            .collect();
+        for &(s, l) in &hit {
+            self.unfree(s, l);
+            let (a, b) = (s.max(start), (s + l).min(end));
+            if s < a {
+                self.enter(s, a - s);
+            }
+            if b < s + l {
+                self.enter(b, s + l - b);
+            }
+            self.live.insert(a, b - a);
+        }
+        !hit.is_empty()
     }
 
     /// The pages of `start..end`, which are free no more, hold `content` from now on, but for the ranges that are returned: the caller clears these without
@@ -479,6 +535,20 @@ mod tests {
         assert_eq!(at, e.top);
         assert_eq!(e.free.len(), e.by_size.len());
         assert_eq!(e.live.bytes, e.live.extents.values().sum::<usize>());
+    }
+
+    #[test]
+    fn memory_mapped_where_a_part_was_unmapped_is_live() {
+        let mut e = empty();
+        let at = e.take(10 * GRANULE, GRANULE).unwrap();
+        e.live.remove(at);
+        e.live.insert(at, 2 * GRANULE);
+        e.give(at + 2 * GRANULE, 8 * GRANULE, false, SignalsBlocked::new());
+        assert!(e.claim(at + GRANULE, at + 5 * GRANULE));
+        check(&e);
+        assert_eq!(e.live.get(at + 2 * GRANULE), Some(3 * GRANULE));
+        assert_eq!(e.free.get(&(at + 5 * GRANULE)), Some(&(5 * GRANULE)));
+        assert!(!e.claim(at, at + 5 * GRANULE));
     }
 
     #[test]

@@ -48,6 +48,9 @@ unsafe extern "C" fn map(
     offset: i64,
     caller: usize,
 ) -> *mut c_void {
+    let is_claimed = flags & libc::MAP_FIXED_NOREPLACE != 0 && claims(at as usize, len);
+    // The kernel would find the arena's own mapping where the program has none any more.
+    let flags = if is_claimed { flags & !libc::MAP_FIXED_NOREPLACE | libc::MAP_FIXED } else { flags };
     let anonymous_or_fixed = libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE;
     // In a segment nothing faults, so other mappings are filled at once.
     let filled = if segment::is_on() { libc::MAP_POPULATE } else { 0 };
@@ -84,10 +87,14 @@ unsafe extern "C" fn map(
         && state::pager().is_some()
         && let Some(over) = map_over(at as usize, len, prot, flags, fd, offset, || place(at as usize, 0))
     {
-        return match over {
+        let made = match over {
             Over::Ours(at) => result(at),
             Over::Kernels(at) => told(at),
         };
+        if is_claimed && made == FAILED {
+            large::free_range(at as usize, (at as usize + len).next_multiple_of(4096));
+        }
+        return made;
     }
     if flags & libc::MAP_ANONYMOUS != 0 && flags & libc::MAP_SHARED == 0 && !fixed {
         if prot == libc::PROT_NONE {
@@ -121,6 +128,13 @@ unsafe extern "C" fn map(
         crate::journal::block(at, len, caller);
     }
     result(at.ok_or(Errno(libc::ENOMEM)))
+}
+
+/// Takes `at..at + len` for a mapping of the program's at that address, if it is memory of the arena of which the program has unmapped all.
+fn claims(at: usize, len: usize) -> bool {
+    at.is_multiple_of(4096)
+        && in_arena(at, len)
+        && large::claim_unmapped(at, (at + len).next_multiple_of(4096))
 }
 
 /// Whether a mapping stays the kernel's in a program that had no OpenMP at its start: memory that processes share after a fork;
@@ -209,7 +223,7 @@ fn map_over(
     if let Err(e) = mapped_over::put_back(at, end) {
         return Some(Over::Ours(Err(e)));
     }
-    large::zero(at, end);
+    large::renew(at, end);
     let shared_here = take_over::is_taken() && flags & libc::MAP_SHARED != 0;
     let file_here = !anonymous && (flags & libc::MAP_PRIVATE == 0 || moving::has_one_page_table());
     if shared_here || file_here {
@@ -383,9 +397,10 @@ pub(crate) unsafe extern "C" fn madvise(at: *mut c_void, len: usize, advice: c_i
                 large::zero(a, b);
             }
             let others = mapped_over::within(start, end).into_iter();
-            return status(others.map(|(a, b)| by_kernel(a, b - a)).fold(Ok(0), Result::and));
+            let advised = others.map(|(a, b)| by_kernel(a, b - a)).fold(Ok(0), Result::and);
+            return status(advised.and_then(|_| mapped_wholly(start, end)));
         }
-        return 0;
+        return if overflow::AREA.contains(&start) { 0 } else { status(mapped_wholly(start, end)) };
     }
     if layout::in_pinned(start) {
         if matches!(advice, libc::MADV_DONTNEED | libc::MADV_FREE) && take_over::is_heap_private() {
@@ -403,6 +418,16 @@ pub(crate) unsafe extern "C" fn madvise(at: *mut c_void, len: usize, advice: c_i
         return 0;
     }
     status(by_kernel(start, len))
+}
+
+/// Fails as the kernel does where the program has unmapped a part of `start..end`, in the arena. It advises on the rest all the same.
+fn mapped_wholly(start: usize, end: usize) -> Result<usize, Errno> {
+    if large::has_unmapped(start, end) { Err(Errno(libc::ENOMEM)) } else { Ok(0) }
+}
+
+/// Whether the program has unmapped a part of `at..at + len`, memory of the arena.
+pub(crate) fn is_unmapped(at: usize, len: usize) -> bool {
+    in_arena(at, len) && large::has_unmapped(at, (at + len).next_multiple_of(4096))
 }
 
 #[cfg(test)]

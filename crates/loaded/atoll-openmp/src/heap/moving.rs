@@ -52,7 +52,7 @@ fn over_arena(range: Range<usize>, moved: impl FnOnce() -> Result<usize, Errno>)
         return Err(Errno(libc::EINVAL));
     }
     mapped_over::put_back(range.start, range.end)?;
-    large::zero(range.start, range.end);
+    large::renew(range.start, range.end);
     mapped_over::pin_edges(range.start, range.end);
     mapped_over::cover(range.start, range.end, || moved().map(drop)).map(|()| range.start)
 }
@@ -134,7 +134,7 @@ impl Move {
             }
             Place::At(to) if in_arena(to, new) => {
                 mapped_over::put_back(to, to + new)?;
-                large::zero(to, to + new);
+                large::renew(to, to + new);
                 to
             }
             Place::At(to) if has_one_page_table() => {

@@ -3,6 +3,13 @@
 //! Each function has one line, in the notation of [`wrap!`](super::real): `v` a value, `fd` a descriptor, `s` a string, `t` a
 //! string that is written, `r(n)` and `w(n)` memory that is read and written.
 
+use std::ffi::c_int;
+
+use atoll_memory::sys::Errno;
+
+use super::lend::{self, Argument as _};
+use crate::heap::mapping;
+
 /// The size of `struct stat`, which is that of its 64-bit form, too.
 const STAT: usize = size_of::<libc::stat>();
 const STATFS: usize = size_of::<libc::statfs>();
@@ -16,7 +23,7 @@ const FLOCK: usize = size_of::<libc::flock>();
 
 /// Bytes that the second argument of `prctl` points to.
 fn pointed_to_by(option: usize) -> usize {
-    match (option & 0xffff_ffff) as libc::c_int {
+    match (option & 0xffff_ffff) as c_int {
         libc::PR_SET_NAME | libc::PR_GET_NAME => 16,
         libc::PR_GET_PDEATHSIG | libc::PR_GET_CHILD_SUBREAPER | libc::PR_GET_TSC => 4,
         _ => 0,
@@ -211,10 +218,24 @@ wrap! {
     memfd_create(name: s, flags: v);
     signalfd(fd: v, mask: r(8), flags: v);
     prctl(option: v, first: w(pointed_to_by(option)), second: v, third: v, fourth: v);
-    mincore(start: v, len: v, to: w(len.div_ceil(4096)));
     sigwaitinfo(set: r(8), info: w(128));
     sigtimedwait(set: r(8), info: w(128), timeout: r(TIME));
     getentropy(to: w(len), len: v);
     getgroups(n: v, to: w(4 * (n & 0xffff)));
     sigpending(to: w(8));
+}
+
+/// `mincore`. The kernel does not know what the program has unmapped of atoll's memory.
+///
+/// # Safety
+/// The same as for libc's function.
+#[unsafe(no_mangle)]
+pub(super) unsafe extern "C" fn mincore(start: usize, len: usize, to: usize) -> c_int {
+    let call = real!("mincore", unsafe extern "C" fn(usize, usize, usize) -> c_int);
+    if mapping::is_unmapped(start, len) {
+        return mapping::status(Err(Errno(libc::ENOMEM)));
+    }
+    let to = lend::memory(to, len.div_ceil(4096), true);
+    // SAFETY: the caller's arguments, and a vector of the size that the kernel fills.
+    unsafe { call(start, len, to.at()) }
 }
