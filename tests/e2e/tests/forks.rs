@@ -43,6 +43,12 @@ fn a_child_has_its_own_buffers_and_handlers() {
     }
 }
 
+/// A child that read its parent's memory by `process_vm_readv` got EFAULT where that was far.
+#[test]
+fn a_child_could_not_copy_from_its_parent() {
+    in_all_ways("copies_from_children.c", "40M", &["--workers 2"]);
+}
+
 /// A child that goes on where there is no memory for its copy would be killed by the kernel, or its parent.
 #[test]
 fn a_copy_that_does_not_fit_is_refused_and_exec_goes_on() {

@@ -112,6 +112,12 @@ fn forked_processes_shared_paged_memory() {
     helper_as_natively("plain_forks.c", "32M");
 }
 
+/// A child that read its parent's memory by `process_vm_readv` got EFAULT where that was far.
+#[test]
+fn a_child_could_not_copy_from_its_parent() {
+    helper_as_natively("copies_from_children.c", "40M");
+}
+
 /// If a block of libc's is a mapping of its own, more was copied than it holds. The program is managed once it has an eighth of near memory, which
 /// is after it has made all of its blocks.
 #[test]

@@ -3,7 +3,7 @@
 //! Stands on `paged`, which brings this side's memory near and pins it. The other process may run under atoll, too: then the kernel
 //! finds of its memory only what its page table holds at the moment, and that process is asked to copy
 //! (`start::copies_for_others`). What is written there is always written by that process, as the kernel might write to a page
-//! that is on its way to far memory.
+//! that is on its way to far memory. A process that is not managed, such as a child that the program forked, asks so, too.
 
 use std::cell::LazyCell;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -14,7 +14,7 @@ use atoll_transport::process_started;
 
 use super::paged::{self, Cut};
 use crate::start::copies_for_others::{self, Request, waiting};
-use crate::state;
+use crate::start::forked;
 
 type Vectors =
     unsafe extern "C" fn(usize, *const libc::iovec, usize, *const libc::iovec, usize, usize) -> isize;
@@ -62,8 +62,7 @@ unsafe fn copy(
     flags: usize,
 ) -> isize {
     let most = libc::UIO_MAXIOV as usize;
-    if state::pager().is_none() || flags != 0 || local.1 > most || remote.1 > most || local.1 * remote.1 == 0
-    {
+    if flags != 0 || local.1 > most || remote.1 > most || local.1 * remote.1 == 0 {
         // SAFETY: the caller's arguments.
         return unsafe { call(pid, local.0, local.1, remote.0, remote.1, flags) };
     }
@@ -99,6 +98,8 @@ unsafe fn copy(
             drop(held);
             let unreached = n >= 0 || errno() == libc::EFAULT;
             if unreached && (n.max(0) as usize) < length(&theirs) && *managed {
+                // A process that the program forked may not have all of its memory yet, to which the other one copies.
+                forked::complete();
                 return ask(pid, &theirs, at, n.max(0) as usize, cut == Cut::Drain);
             }
             n
