@@ -74,6 +74,42 @@ fn launchers_in_front() {
     assert!(failed.is_empty(), "{}", failed.join("\n\n"));
 }
 
+/// A script that preloads a library of its own took the runtime away from its programs, which ran without the limit.
+#[test]
+fn a_library_that_a_script_preloads_took_the_runtime_away() {
+    let plain = helper_with("preloads.c", &["-fno-openmp"]);
+    // The second program is linked with OpenMP, which it need not call.
+    for target in [plain.clone(), helper_with("preloads.c", &["-Wl,--no-as-needed"])] {
+        let target = target.display();
+        let mut lines = vec![
+            format!("LD_PRELOAD=libm.so.6 {target}"),
+            format!("exec env LD_PRELOAD=libm.so.6 {target}"),
+            format!("export LD_PRELOAD=libm.so.6:libdl.so.2; {target}"),
+            format!("LD_PRELOAD= {target}"),
+        ];
+        lines.extend(
+            ["execv", "execlp", "fexecve", "vfork", "spawn"].map(|way| format!("{target} {way} libm.so.6")),
+        );
+        // A program with OpenMP that executes others is the one that is managed.
+        lines.truncate(if target.to_string() == plain.display().to_string() { lines.len() } else { 4 });
+        for line in lines {
+            let alone = native("sh").arg("-c").arg(&line).run().exits(0);
+            let run = Atoll::new("sh").arg("-c").arg(&line).with("--near 12M --workers 2 --require").run();
+            let run = run.exits(0).like(&alone);
+            assert!(run.figure("total/major_faults") > 0, "not managed: {}", run.told());
+            assert!(
+                run.figure("memory/resident_peak_bytes") <= run.figure("settings/near_bytes"),
+                "{}",
+                run.told()
+            );
+        }
+        // Without what atoll put into the environment the program is left alone.
+        let run =
+            Atoll::new("env").args(&format!("-i LD_PRELOAD=libm.so.6 {target}")).with("--near 12M").run();
+        assert_eq!(run.exits(0).figure("total/major_faults"), 0);
+    }
+}
+
 /// Of the programs that a script starts, the first was managed and the others ran without the limit.
 #[test]
 fn later_programs_of_a_script_were_not_managed() {

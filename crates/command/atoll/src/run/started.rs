@@ -33,13 +33,14 @@ pub(super) fn same_program(command: &mut Command, pid: i32, args: &RunArgs) -> i
     command.env_clear();
     for variable in strings(&of("environ")?) {
         let mut parts = variable.as_bytes().splitn(2, |byte| *byte == b'=');
-        if let (Some(name), Some(value)) = (parts.next(), parts.next())
-            && !OWN.iter().any(|own| own.as_bytes() == name)
-        {
+        let (Some(name), Some(value)) = (parts.next(), parts.next()) else { continue };
+        if !OWN.iter().any(|own| own.as_bytes() == name) {
             command.env(OsStr::from_bytes(name), OsStr::from_bytes(value));
+        } else if name == control::ENVIRONMENT_PRELOAD.as_bytes() {
+            // The script may preload other libraries than this launcher was started with.
+            command.env("LD_PRELOAD", OsStr::from_bytes(value));
         }
     }
-    command.envs(std::env::var_os("LD_PRELOAD").map(|own| ("LD_PRELOAD", own)));
     command.current_dir(std::fs::read_link(format!("/proc/{pid}/cwd"))?);
     Ok(())
 }

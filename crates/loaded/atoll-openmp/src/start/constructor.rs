@@ -16,6 +16,7 @@ use super::{
     again, forked, imports, late, lifeline, mappings, nodes, objects, process, segment, signal, take_over,
     thread_list, unmanaged,
 };
+use crate::wrap::preloads;
 use crate::{arch, heap, journal, state};
 use atoll_nodes::stack::on_stack;
 
@@ -30,6 +31,7 @@ extern "C" fn constructor(_: c_int, _: *mut *mut c_char, envp: *mut *mut c_char)
     let objects = objects::loaded();
     if !objects.iter().any(objects::Object::is_openmp) {
         unmanaged::leave_alone(handle);
+        preloads::begin(&objects);
         return take_over::watch(handle);
     }
     let Some((control, is_inherited)) = handle.map() else {
@@ -42,6 +44,7 @@ extern "C" fn constructor(_: c_int, _: *mut *mut c_char, envp: *mut *mut c_char)
         && take_over::applies(control)
         && imports::is_interpreter()
     {
+        preloads::begin(&objects);
         return take_over::watch(handle);
     }
     if is_inherited {

@@ -7,7 +7,7 @@
 //! `several_messages` sends and receives with them, `asynchronous` makes libc's asynchronous transfers at once; `table` is the long list of calls that need no more than that, `contexts` has those
 //! that return twice, `raw_calls` those by number. `closing` keeps atoll's descriptors open. `stdio` makes streams common to all workers,
 //! `far_streams` to all nodes. `sync` makes pthread objects wake workers in other processes, `node_sync` on other nodes. `signals` keeps SIGBUS
-//! ours; `process` is about beginning and ending processes, for which `growth` makes room. `random` and `environment` replace state that libc keeps privately.
+//! ours; `process` is about beginning and ending processes, for which `growth` makes room and `preloads` keeps the runtime. `random` and `environment` replace state that libc keeps privately.
 //! `limits` are those that the program sets for itself. `replay` repeats mappings in the other workers, and `keys` keys of thread-specific data. `travel` makes what libc
 //! allocates for the program lie where other nodes see it.
 
@@ -30,6 +30,7 @@ mod node_sync;
 mod one_at_a_time;
 mod other_processes;
 pub(crate) mod paged;
+pub(crate) mod preloads;
 pub(crate) mod process;
 mod program_break;
 pub(crate) mod raise;

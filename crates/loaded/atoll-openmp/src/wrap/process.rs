@@ -14,7 +14,7 @@ use atoll_nodes::numbers::Numbers;
 use atoll_nodes::{ask, stack};
 
 use super::lend::{self, Argument as _};
-use super::{growth, paged, stdio};
+use super::{growth, paged, preloads, stdio};
 use crate::start::forked::{self, ForkError};
 use crate::state;
 
@@ -411,7 +411,12 @@ impl Strings {
             (pinned.as_ptr() as usize, pinned)
         };
         let (arguments, first) = list(arguments);
-        let (environment, second) = list(environment);
+        let (mut environment, mut second) = list(environment);
+        if environment != 0 {
+            // SAFETY: the strings of the list, and its end.
+            unsafe { preloads::keep(&mut second, &mut copies) };
+            environment = second.as_ptr() as usize;
+        }
         // SAFETY: the caller's promise.
         let path = if path == 0 { 0 } else { unsafe { paged::pinned_string(path, &mut copies) } };
         Strings { path, arguments, environment, _lists: [first, second], _copies: copies }
@@ -434,7 +439,7 @@ macro_rules! spawns {
             growth::expect();
             // SAFETY: the caller's arguments.
             unsafe {
-                if paged::active().is_none() {
+                if paged::active().is_none() && !preloads::are_changed(environment) {
                     return call(to, path, actions, attributes, arguments, environment);
                 }
                 let s = Strings::new(path, arguments, environment);
@@ -641,7 +646,10 @@ pub(super) unsafe extern "C" fn fexecve(fd: c_int, arguments: usize, environment
     if state::pager().is_none() {
         let call = real!("fexecve", unsafe extern "C" fn(c_int, usize, usize) -> c_int);
         // SAFETY: the caller's arguments.
-        return unsafe { call(fd, arguments, environment) };
+        return unsafe {
+            let strings = Strings::new(0, arguments, environment);
+            call(fd, strings.arguments, strings.environment)
+        };
     }
     let path = format!("/proc/self/fd/{fd}\0");
     // SAFETY: our string, the caller's lists.
