@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use atoll_e2e::build::{atoll, helper, helper_with, installed};
 use atoll_e2e::workloads::checksum;
-use atoll_e2e::{Atoll, Outcome, built, native, skip};
+use atoll_e2e::{Atoll, Outcome, built, native, skip, skip_part};
 use serde_json::Value;
 
 fn shell(script: &str) -> (Option<i32>, String, String) {
@@ -604,4 +604,37 @@ fn reads_ended_where_the_kernel_had_paged_out() {
 #[test]
 fn calls_failed_whose_structures_the_kernel_had_paged_out() {
     while_the_kernel_pages_out("structures.c");
+}
+
+/// Transfers by `io_uring` failed where memory was far, and a program that looked at no result read zeros.
+#[test]
+fn a_ring_read_zeros_where_memory_was_far() {
+    const REFUSED: &str = "io_uring is refused with ENOSYS";
+    let mut ways = vec![vec![]];
+    if Path::new("/usr/include/liburing.h").exists() {
+        ways.push(vec!["-DLINKED", "-Wl,--no-as-needed", "-luring"]);
+    } else {
+        skip_part!("liburing is not installed: apt-get install liburing-dev");
+    }
+    for way in ways {
+        for threads in [&["-fno-openmp"][..], &["-Wl,--no-as-needed"]] {
+            let program = helper_with("rings.c", &[threads, &way].concat());
+            let alone = native(&program).run().exits(0);
+            let ring = |outcome: &Outcome| {
+                let line = outcome.stderr.lines().find(|line| line.starts_with("ring "));
+                line.map(str::to_owned).expect("a line")
+            };
+            let run = Atoll::new(&program).with("--near 16M --workers 2").run().exits(0).like(&alone);
+            assert_eq!(ring(&run), "ring -38", "{}", run.told());
+            assert_eq!(run.stderr.matches(REFUSED).count(), 1, "{}", run.told());
+            // Where the kernel fetches far memory by itself, and where there is none, it is as natively.
+            let mut others = vec!["--near 16M --workers 2 --faults thread"];
+            others.extend((threads == ["-fno-openmp"]).then_some("--near 4G"));
+            for other in others {
+                let run = Atoll::new(&program).with(other).run().exits(0).like(&alone);
+                assert_eq!(ring(&run), ring(&alone), "{}", run.told());
+                assert!(!run.stderr.contains(REFUSED), "{}", run.told());
+            }
+        }
+    }
 }

@@ -5,7 +5,7 @@
 //!
 //! `paged` pins memory for the kernel, `lend` lends it strings and structures. `io` reads and writes with paged buffers,
 //! `several_messages` sends and receives with them, `asynchronous` makes libc's asynchronous transfers at once; `table` is the long list of calls that need no more than that, `contexts` has those
-//! that return twice, `raw_calls` those by number. `closing` keeps atoll's descriptors open. `stdio` makes streams common to all workers,
+//! that return twice, `raw_calls` those by number. `rings` refuses `io_uring`. `closing` keeps atoll's descriptors open. `stdio` makes streams common to all workers,
 //! `far_streams` to all nodes. `sync` makes pthread objects wake workers in other processes, `node_sync` on other nodes. `signals` keeps SIGBUS
 //! ours; `process` is about beginning and ending processes, for which `growth` makes room and `preloads` keeps the runtime. `random` and `environment` replace state that libc keeps privately.
 //! `limits` are those that the program sets for itself. `replay` repeats mappings in the other workers, and `keys` keys of thread-specific data. `travel` makes what libc
@@ -37,6 +37,7 @@ pub(crate) mod raise;
 pub(crate) mod random;
 mod raw_calls;
 pub(crate) mod replay;
+mod rings;
 mod several_messages;
 mod signals;
 pub(crate) mod stdio;

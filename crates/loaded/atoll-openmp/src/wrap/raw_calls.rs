@@ -5,7 +5,7 @@
 use std::ffi::c_int;
 
 use super::lend::{self, Argument as _};
-use super::{closing, io, node_sync, paged};
+use super::{closing, io, node_sync, paged, rings};
 use crate::state;
 
 const TIME: usize = size_of::<libc::timespec>();
@@ -85,6 +85,10 @@ pub(super) unsafe extern "C" fn syscall(
                 call(number, a, b, pages.at(), nodes.at(), status.at(), f)
             }
             libc::SYS_sched_setaffinity => call(number, a, b, lend::memory(c, b, false).at(), d, e, f),
+            libc::SYS_io_uring_setup if rings::are_refused() => {
+                *libc::__errno_location() = libc::ENOSYS;
+                -1
+            }
             libc::SYS_perf_event_open => call(number, lend::memory(a, PERF, false).at(), b, c, d, e, f),
             _ => call(number, a, b, c, d, e, f),
         }
