@@ -31,22 +31,24 @@ impl Pager {
         loop {
             let target = self.frame_target();
             let mut victims = [NO_VICTIM; VICTIMS];
-            let count = {
+            let (count, huge) = {
                 let mut room = self.near.room.lock();
                 self.drain_logs(&mut room);
                 self.shrink(x, &mut room, target, 0);
                 let surplus = self.near.taken.load(Ordering::Relaxed).saturating_sub(target) as usize;
-                self.choose_now(&mut room, &x.lately, &mut victims[..surplus.min(VICTIMS)])
+                let victims = &mut victims[..surplus.min(VICTIMS)];
+                let count = match victims {
+                    [] => 0,
+                    victims => self.choose_by_policy(&mut room, &x.lately, victims, target),
+                };
+                (count, room.leaving.huge.take())
             };
-            if count == 0 {
-                return Ok(());
-            }
-            let victims = &mut victims[..count];
-            victims.sort_unstable_by_key(|victim| victim.page);
-            match self.evict_all(x, victims) {
+            let (result, huge_left) = self.evict_chosen(x, &mut victims[..count], huge);
+            match result {
                 Err(lost @ FaultError::Lost(_)) => return Err(lost),
                 // Far memory takes nothing: the next fault says so if it needs room.
                 Err(_) => return Ok(()),
+                Ok(()) if count == 0 && !huge_left => return Ok(()),
                 Ok(()) => {}
             }
         }
