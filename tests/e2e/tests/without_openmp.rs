@@ -45,6 +45,19 @@ fn small_mappings_took_all_of_near_memory() {
     helper_as_natively("small_mappings.c", "24M");
 }
 
+/// The stack of a thread grew beyond the limit, as nothing faulted that would have made near memory give way to it.
+#[test]
+fn a_growing_stack_came_on_top_of_near_memory() {
+    for options in [["-fno-openmp", "-pthread"], ["-Wl,--no-as-needed", "-pthread"]] {
+        let program = helper_with("growing_stack.c", &options);
+        let run =
+            Atoll::new(&program).with("--near 80M --workers 1").run().exits(0).like(&native(&program).run());
+        // 64M are near, and the stack takes 40M.
+        let evicted = run.figure("total/evictions_dirty") + run.figure("total/evictions_clean");
+        assert!(evicted > 20 << 8, "{}", run.told());
+    }
+}
+
 /// `mprotect` of paged memory did nothing: a collector that protects pages never learned of a write.
 #[test]
 fn protections_were_ignored() {

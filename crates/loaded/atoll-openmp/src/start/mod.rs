@@ -5,7 +5,8 @@
 //! but relocation. `again` has later programs of a run managed, too. `objects` knows the loaded libraries, and `imports` which of
 //! them belong to interpreters. `share` moves globals, TLS and the main stack to memory that workers share; `late` does so for
 //! libraries that are loaded later. `signal` handles the faults. `process` starts workers, whose stacks lie in `slots`, which hear
-//! of the program's end by `lifeline`, and whose signals `forward` sends on. `own_threads` makes the program's own threads.
+//! of the program's end by `lifeline`, and whose signals `forward` sends on. `own_threads` makes the program's own threads,
+//! for whose stacks `growing_stacks` makes room.
 //! `segment` is for programs that are not paged at all, `nodes` for runs on several nodes. `unmanaged` is about processes that are left
 //! alone, `take_over` about those of them that need memory (`own_control`: later ones), `forked` about what these fork.
 //! `newer_libc` looks up what only newer glibcs have.
@@ -15,6 +16,7 @@ pub(crate) mod constructor;
 pub(crate) mod copies_for_others;
 pub(crate) mod forked;
 pub(crate) mod forward;
+pub(crate) mod growing_stacks;
 mod imports;
 pub(crate) mod late;
 mod lifeline;

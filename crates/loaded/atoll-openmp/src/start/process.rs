@@ -367,7 +367,10 @@ pub(crate) fn master_helpers(pager: &'static Pager, uffd: Uffd) -> Result<(), St
 }
 
 /// Starts a helper thread of the master process.
-fn helper(
+///
+/// # Errors
+/// The kernel's, where no thread can be made.
+pub(super) fn helper(
     pager: &'static Pager,
     run: extern "C" fn(*mut c_void) -> *mut c_void,
 ) -> Result<(), std::io::Error> {

@@ -33,6 +33,7 @@ pub(super) unsafe extern "C" fn pthread_create(
         return unsafe { call(thread, attributes, routine, argument) };
     };
     growth::expect();
+    start::growing_stacks::watch(pager);
     pager.set_threads_share_tables();
     // SAFETY: as the caller asked, but for the stack.
     unsafe {
