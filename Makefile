@@ -104,6 +104,10 @@ install: build ## Install to PREFIX (default /usr/local)
 deb: build ## Make a Debian package, for this Debian and newer ones
 	@CARGO="$(CARGO)" CARGO_TARGET_DIR="$(TARGET)" scripts/package deb
 
+deb-arm64: ## Make a Debian package for aarch64 on an x86-64 machine; needs rustup
+	@scripts/setup --arm
+	@CARGO="$(CARGO)" CARGO_TARGET_DIR="$(TARGET)" scripts/package deb-arm64
+
 dist: ## Make a tarball that runs where it is unpacked, with glibc 2.34 or newer (2.28 for all but atoll run)
 	@scripts/setup --deb
 	@CARGO="$(CARGO)" CARGO_TARGET_DIR="$(TARGET)" scripts/package tar
@@ -111,4 +115,4 @@ dist: ## Make a tarball that runs where it is unpacked, with glibc 2.34 or newer
 clean: ## Remove everything that was built
 	rm -rf "$(TARGET)"
 
-.PHONY: help setup build programs test test-arm model demo bench bench-quick bench-defaults bench-nodes bench-nodes-quick bench-trace bench-report stress soak soak-faults stress-nodes stress-samplers live lint fmt-check docs install deb dist clean
+.PHONY: help setup build programs test test-arm model demo bench bench-quick bench-defaults bench-nodes bench-nodes-quick bench-trace bench-report stress soak soak-faults stress-nodes stress-samplers live lint fmt-check docs install deb deb-arm64 dist clean
