@@ -96,6 +96,18 @@ as_natively! {
     internal_procedures "internal_procedures.f90" "" "16M";
 }
 
+/// Large arrays on stacks stay near, beside near memory that is smaller than they are.
+#[test]
+fn large_arrays_on_stacks() {
+    let program = helper("arrays_on_stacks.c");
+    let alone = native(&program).env("OMP_STACKSIZE", "64M").run().exits(0);
+    for way in ["--page-tables shared", "--page-tables private"] {
+        let run =
+            Atoll::new(&program).with(way).with("--near 32M").env("OMP_STACKSIZE", "64M").run().exits(0);
+        assert_eq!(run.text(), alone.text(), "{}", run.told());
+    }
+}
+
 #[test]
 fn teams_of_more_than_256() {
     let program = helper("large_team.c");
