@@ -17,8 +17,6 @@ use crate::state;
 
 /// How often is looked, nanoseconds.
 const LOOK_NS: i64 = 100_000_000;
-/// Beyond the limit by less than one part in this number is within it: the next faults settle that.
-const SLACK_PART: u64 = 64;
 
 /// Starts the helper, if there is a limit, all memory is this process's, and there is no helper yet.
 pub(crate) fn watch(pager: &'static Pager) {
@@ -38,8 +36,7 @@ extern "C" fn run(pager: *mut c_void) -> *mut c_void {
     loop {
         sys::sleep_ns(LOOK_NS);
         pager.pinned_bytes();
-        let near = pager.control().near();
-        if pager.control().totals.held_bytes() > near + near / SLACK_PART {
+        if pager.exceeds_limit() {
             give_way(pager);
         }
     }

@@ -1,8 +1,8 @@
 //! Room for what the program brings beside paged memory: in a small memory group near memory takes nearly all, and a process or a library
 //! comes and grows faster than the launcher looks. Threads that the program makes besides OpenMP's grow, too.
 //!
-//! `process`, `stdio`, `threads` and `replay` call this before a process or a thread is started and before a library is loaded. The control block keeps the
-//! limit that then holds; the launcher chooses both limits (`run::automatic` of the command).
+//! `process`, `stdio`, `threads`, `replay` and `start::forked` call this before a process or a thread is started and before a library is
+//! loaded. The control block keeps the limit that then holds; the launcher chooses both limits (`run::automatic` of the command).
 
 use std::sync::atomic::Ordering;
 

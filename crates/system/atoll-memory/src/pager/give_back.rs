@@ -17,9 +17,14 @@ impl Pager {
     /// Whether near memory is beyond the limit that the launcher chose lately; `false` where the user set the limit.
     #[inline]
     pub fn is_beyond_limit(&self) -> bool {
+        self.control.settings.near_automatic != 0 && self.exceeds_limit()
+    }
+
+    /// Whether near memory is beyond its limit, whoever set it.
+    #[inline]
+    pub fn exceeds_limit(&self) -> bool {
         let near = self.control.near();
-        self.control.settings.near_automatic != 0
-            && self.control.totals.held_bytes() > near + near / SLACK_PART
+        self.control.totals.held_bytes() > near.saturating_add(near / SLACK_PART)
     }
 
     /// Evicts pages until near memory is within the limit. It stops early where no page can leave now.
