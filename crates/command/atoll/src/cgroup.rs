@@ -22,10 +22,17 @@ pub(crate) struct Limit<T> {
     pub(crate) files_in_use: T,
 }
 
+impl Limit<u64> {
+    /// Returns what may be taken beside what is in use.
+    pub(crate) fn left(&self) -> u64 {
+        self.limit.saturating_sub(self.used)
+    }
+}
+
 /// Returns the memory limit that leaves least, if any group sets one.
 pub(crate) fn memory() -> Option<Limit<u64>> {
     let limits = groups("memory").into_iter().filter_map(|group| memory_of(&group));
-    limits.min_by_key(|limit| limit.limit.saturating_sub(limit.used))
+    limits.min_by_key(Limit::left)
 }
 
 /// Returns how many processes of this memory group the kernel has killed for want of memory; `None` where the group does not count them.
@@ -41,19 +48,19 @@ pub(crate) fn cpus() -> Option<Limit<f64>> {
 
 /// Returns the bytes of memory that this process may take now beside what is in use.
 pub(crate) fn memory_available() -> u64 {
-    within_group(meminfo("MemAvailable").unwrap_or(0))
+    within(memory().as_ref(), meminfo("MemAvailable").unwrap_or(0))
 }
 
-/// The same, where other programs' memory that lies idle may leave for swap.
-pub(crate) fn memory_available_with_swap() -> u64 {
+/// The same in `group`, where other programs' memory that lies idle may leave for swap.
+pub(crate) fn memory_available_with_swap(group: Option<&Limit<u64>>) -> u64 {
     let get = |name| meminfo(name).unwrap_or(0);
     let idle = get("Inactive(anon)").saturating_sub(get("Shmem"));
-    within_group(get("MemAvailable") + idle.min(get("SwapFree")))
+    within(group, get("MemAvailable") + idle.min(get("SwapFree")))
 }
 
-/// Returns the part of `machine` bytes that the group of this process allows it beside what is in use.
-fn within_group(machine: u64) -> u64 {
-    memory().map_or(machine, |group| group.limit.saturating_sub(group.used).min(machine))
+/// Returns the part of `machine` bytes that the group allows beside what is in use.
+fn within(group: Option<&Limit<u64>>, machine: u64) -> u64 {
+    group.map_or(machine, |group| group.left().min(machine))
 }
 
 /// Returns the most memory that this process may have, in bytes: the machine's, or less where a group says so.

@@ -55,7 +55,7 @@ fn overcommit() -> Finding {
 
 fn group() -> Finding {
     let Some(limit) = cgroup::memory() else { return Finding::ok("memory group", "no limit") };
-    let left = limit.limit.saturating_sub(limit.used);
+    let left = limit.left();
     let found = format!(
         "limit {} in {}, {} in use",
         bytes(limit.limit),

@@ -105,7 +105,7 @@ impl Automatic {
         if control.settings.near_automatic == 0 {
             return Self { looked: None, growth: Growth::default() };
         }
-        let available = cgroup::memory_available_with_swap();
+        let available = cgroup::memory_available_with_swap(cgroup::memory().as_ref());
         let near = of(available, mpi::ranks_here(), control.settings.workers);
         control.near_now.store(near, Relaxed);
         control.near_for_growth.store(near, Relaxed);
@@ -121,11 +121,12 @@ impl Automatic {
         self.looked = Some(Instant::now());
         let (held, workers) = (control.totals.held_bytes(), control.settings.workers);
         let coming = workers.saturating_sub(control.workers.load(Relaxed));
-        let (available, ranks) = (cgroup::memory_available_with_swap(), mpi::ranks_here().max(1));
+        let (group, ranks) = (cgroup::memory(), mpi::ranks_here().max(1));
+        let available = cgroup::memory_available_with_swap(group.as_ref());
         let for_growth = of(available / ranks + held, 1, workers);
-        let near = match cgroup::memory() {
+        let near = match group {
             // The group binds, rather than what others leave of the machine.
-            Some(group) if ranks == 1 && group.limit.saturating_sub(group.used) <= available => {
+            Some(group) if ranks == 1 && group.left() <= available => {
                 self.growth.see(group.used.saturating_sub(held));
                 if is_alone { self.growth.near(&group, coming) } else { for_growth }
             }

@@ -214,17 +214,19 @@ fn is_own_again(start: usize, end: usize) -> bool {
     mapped_over::put_back(start, end).is_ok()
 }
 
+/// The extents that have a part in `start..end`, each by its first address and its bytes, the last one first.
+fn reaching_into(
+    extents: &BTreeMap<usize, usize>,
+    start: usize,
+    end: usize,
+) -> impl Iterator<Item = (usize, usize)> {
+    extents.range(..end).rev().map(|(s, l)| (*s, *l)).take_while(move |(s, l)| s + l > start)
+}
+
 /// Frees every granule of `start..end`, splitting live extents that reach beyond.
 pub(crate) fn free_range(start: usize, end: usize) {
     let (mut extents, blocked) = lock();
-    let hit: Vec<(usize, usize)> = extents
-        .live
-        .extents
-        .range(..end)
-        .rev()
-        .take_while(|(s, l)| **s + **l > start)
-        .map(|(s, l)| (*s, *l))
-        .collect();
+    let hit: Vec<(usize, usize)> = reaching_into(&extents.live.extents, start, end).collect();
     let mut pieces = Vec::new();
     for (s, l) in hit {
         extents.live.remove(s);
@@ -334,7 +336,7 @@ pub(crate) fn has_unmapped(start: usize, end: usize) -> bool {
         return false;
     }
     let (extents, _blocked) = lock();
-    start < end && extents.free.range(..end).next_back().is_some_and(|(s, l)| s + l > start)
+    start < end && reaching_into(&extents.free, start, end).next().is_some()
 }
 
 /// Keeps the pager from changing the rights of `start..end`, as it does of huge pages, now that the program has changed them or something lies over a
@@ -413,13 +415,7 @@ impl Extents {
 
     /// Makes what is free of `start..end` live; `false` if nothing is.
     fn claim(&mut self, start: usize, end: usize) -> bool {
-        let hit: Vec<(usize, usize)> = self
-            .free
-            .range(..end)
-            .rev()
-            .take_while(|(s, l)| **s + **l > start)
-            .map(|(s, l)| (*s, *l))
-            .collect();
+        let hit: Vec<(usize, usize)> = reaching_into(&self.free, start, end).collect();
         for &(s, l) in &hit {
             self.unfree(s, l);
             let (a, b) = (s.max(start), (s + l).min(end));

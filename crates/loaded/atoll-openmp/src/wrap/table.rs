@@ -1,6 +1,6 @@
 //! The calls whose strings and structures only have to be lent to libc or the kernel.
 //!
-//! Each function has one line, in the notation of [`wrap!`](super::real): `v` a value, `fd` a descriptor, `s` a string, `t` a
+//! Each function but `mincore` has one line, in the notation of [`wrap!`](super::real): `v` a value, `fd` a descriptor, `s` a string, `t` a
 //! string that is written, `r(n)` and `w(n)` memory that is read and written.
 
 use std::ffi::c_int;

@@ -1,6 +1,7 @@
-//! Gives near memory back to the machine where the launcher lowers the limit and nothing faults.
+//! Gives near memory back to the machine where the limit is lowered, or what else counts against it grows, and nothing faults.
 //!
-//! `evict` makes room at faults. A program whose data is all near has none, so its first worker looks here between regions.
+//! `evict` makes room at faults. A program whose data is all near has none, so its first worker looks here between regions; the runtime's
+//! `wrap::growth` does before a process comes, and `start::growing_stacks` while stacks grow.
 //!
 //! Rules: no allocation, no locks the program could hold, no arena access, no printing.
 
