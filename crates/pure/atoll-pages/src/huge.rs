@@ -197,6 +197,12 @@ impl Stretch {
         (u64::from(coming).wrapping_sub(self.count(COUNT)) & COUNT.1) <= u64::from(kept)
     }
 
+    /// Whether the stretch must not become a huge page.
+    #[inline]
+    pub fn is_refused(self) -> bool {
+        self.0 & REFUSED != 0
+    }
+
     /// The stretch becomes no huge page any more.
     #[must_use]
     pub fn refused(self) -> Stretch {

@@ -17,6 +17,7 @@ use crate::pager::leaving::{self, Leaving};
 use crate::pager::node_rights::NodeRights;
 use crate::pager::page_word::MAX_FRAMES;
 use crate::pager::probe::{self, Probe};
+use crate::pager::protections::Protections;
 use crate::pager::threads::Threads;
 use crate::pager::{Pager, Parts};
 use crate::sys::{self, Errno};
@@ -217,6 +218,9 @@ fn build(control: &'static Control, mapped: Option<ArenaFiles>) -> Result<&'stat
     let touched = cut.take((pages >> 9).div_ceil(64) * 8 + 8)?;
     let stretches = (pages << shift).div_ceil(1 << huge::SHIFT);
     let stretch_words = cut.take(stretches * 8)?;
+    let (protections, protection_chunks) = Protections::words(total);
+    let protection_words = cut.take(protections * 8)?;
+    let protection_chunk_words = cut.take(protection_chunks * 8)?;
     let frame_table = cut.take(capacity as usize * Frames::bytes_per_frame(tables))?;
     // Without a limit nothing is ever evicted: no policy is asked, and none needs memory for all frames.
     let ordered = if s.near_bytes == u64::MAX {
@@ -248,12 +252,14 @@ fn build(control: &'static Control, mapped: Option<ArenaFiles>) -> Result<&'stat
     ZERO_PAGE.store(zero as usize, Ordering::Relaxed);
 
     // SAFETY: the pieces are disjoint, zeroed, mapped for ever and shared by all workers to come.
-    let (frames, words, touched, stretches, free, order, entries, announced) = unsafe {
+    let (frames, words, touched, stretches, notes, chunks, free, order, entries, announced) = unsafe {
         (
             Frames::new(frame_table, capacity as usize, tables),
             std::slice::from_raw_parts(words.cast(), pages),
             std::slice::from_raw_parts(touched.cast(), (pages >> 9).div_ceil(64) + 1),
             std::slice::from_raw_parts(stretch_words.cast(), stretches),
+            std::slice::from_raw_parts(protection_words.cast(), protections),
+            std::slice::from_raw_parts(protection_chunk_words.cast(), protection_chunks),
             std::slice::from_raw_parts_mut(free, capacity as usize),
             std::slice::from_raw_parts_mut(order, policy_words),
             std::slice::from_raw_parts_mut(entries.cast(), leaving),
@@ -281,6 +287,7 @@ fn build(control: &'static Control, mapped: Option<ArenaFiles>) -> Result<&'stat
         words,
         touched,
         stretches,
+        protections: (notes, chunks),
         frames,
         frame_limit: capacity,
         free,

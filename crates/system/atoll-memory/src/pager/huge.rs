@@ -332,9 +332,17 @@ impl Pager {
         };
         let seen = page_word::load(self.pages.word(page));
         let is_allowed = !matches!(seen.state(), State::Far | State::Busy);
-        let is_again = is_allowed && x.denied.0 == address;
+        if !is_allowed {
+            x.denied = (address, 0);
+        }
+        !seen.is_covered() && self.is_denied_by_chance(x, address)
+    }
+
+    /// Whether an access at `address` that is denied may be allowed when it is made again: not when it was denied each of the last times.
+    pub fn is_denied_by_chance(&self, x: &mut Executor, address: usize) -> bool {
+        let is_again = x.denied.0 == address;
         x.denied = (address, if is_again { x.denied.1 + 1 } else { 0 });
-        !seen.is_covered() && x.denied.1 < DENIALS
+        x.denied.1 < DENIALS
     }
 }
 

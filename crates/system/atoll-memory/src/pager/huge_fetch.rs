@@ -74,6 +74,7 @@ impl Pager {
             && self.near_huge_pages() >= LEAST
             && self.huge.has_room()
             && self.lies_in_one(first)
+            && self.may_be_huge(first)
     }
 
     /// Brings all pages of a stretch into `frames`. `joins`: it is no huge page yet. `Ok(false)`: somebody else works on it.
@@ -90,7 +91,7 @@ impl Pager {
             return Ok(false);
         }
         let is_as_seen = self.huge.is_huge(first) != joins
-            && (!joins || self.far.store.are_in_place(first.into(), pages.into()));
+            && (!joins || self.may_be_huge(first) && self.far.store.are_in_place(first.into(), pages.into()));
         let (at, _) = self.places.address_of(first);
         if !is_as_seen {
             self.unlock_all(first, first + pages, State::Far);

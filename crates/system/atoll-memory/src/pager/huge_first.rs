@@ -65,6 +65,7 @@ impl Pager {
             && self.near_huge_pages() >= LEAST
             && self.huge.has_room()
             && self.lies_in_one(first)
+            && self.may_be_huge(first)
             && (first - pages..first).all(is_touched)
             && (first..first + pages).all(is_absent)
             && self.huge.may_touch_first()
@@ -97,7 +98,8 @@ impl Pager {
         }
         let len = BYTES + if behind.is_some() { self.page_bytes() } else { 0 };
         let uffd = self.tables.uffd(table);
-        if uffd.unregister(at, len).is_err() {
+        // The program may have changed the rights of a part of it since that was looked at.
+        if !self.may_be_huge(first) || uffd.unregister(at, len).is_err() {
             self.unlock_all(first, first + pages, State::Absent);
             unlock_behind();
             return Ok(false);

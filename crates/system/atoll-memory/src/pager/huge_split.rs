@@ -83,10 +83,56 @@ impl Pager {
         let last = self.last_of(page, start, end);
         while page <= last {
             self.huge.change(page, Stretch::refused);
+            self.pass_lock(self.huge.first(page));
             self.split(page, Why::Impossible)?;
             page = self.huge.first(page) + self.huge.pages() as u32;
         }
         Ok(())
+    }
+
+    /// Makes single pages of all huge pages that `start..end`, addresses of one stretch of memory, has a part of, and that may be none from now on, as the
+    /// program has changed the rights of a part (`protections`). They may be huge again once all of it is usual.
+    ///
+    /// # Errors
+    /// As for [`keep_single`](Self::keep_single).
+    pub fn make_single(&self, start: usize, end: usize) -> Result<(), FaultError> {
+        let Some(mut page) = self.page_at(start).filter(|_| self.huge.are_possible && start < end) else {
+            return Ok(());
+        };
+        let (last, pages) = (self.last_of(page, start, end), self.huge.pages() as u32);
+        while page <= last {
+            let first = self.huge.first(page);
+            // A first touch makes a huge page only where the program comes from the stretch before. Of memory that was never touched there is nothing to be
+            // looked at, which would take memory itself.
+            let is_near_touched = [first, first.saturating_sub(pages)]
+                .iter()
+                .any(|page| self.pages.is_touched_around(*page as usize));
+            if is_near_touched {
+                self.pass_lock(first);
+                self.split(page, Why::PartNeeded)?;
+            }
+            page = first + pages;
+        }
+        Ok(())
+    }
+
+    /// Whether the stretch that begins with page `first` may be a huge page: the program has changed the rights of no part of it.
+    pub(super) fn may_be_huge(&self, first: u32) -> bool {
+        let (at, _) = self.places.address_of(first);
+        !self.huge.stretch(first).is_refused() && self.first_unusual(at, at + BYTES).is_none()
+    }
+
+    /// Takes the lock of `page` for a moment: who has it now is done then, and who takes it later knows what the caller has changed.
+    fn pass_lock(&self, page: u32) {
+        let word = self.pages.word(page);
+        let mut wait = Backoff::new();
+        loop {
+            let seen = page_word::load(word);
+            if seen.state() != State::Busy && page_word::try_lock(word, seen) {
+                return page_word::unlock(word, seen);
+            }
+            wait.pause();
+        }
     }
 
     /// Frees a huge page as a whole, near or far. `false` if `first` is not the first page of one, or a part of it is in use.

@@ -44,6 +44,7 @@ pub mod pin;
 mod pinned;
 mod places;
 pub(crate) mod probe;
+pub mod protections;
 pub mod release;
 pub mod room;
 pub mod sample;
@@ -75,6 +76,7 @@ use page_word::Word;
 use pages::Pages;
 use pinned::Pinned;
 use places::Places;
+use protections::Protections;
 use room::Near;
 use tables::Tables;
 
@@ -86,6 +88,8 @@ pub(crate) struct Parts {
     pub(crate) touched: &'static [AtomicU64],
     /// A word for each 2 MiB of the pages, zeroed.
     pub(crate) stretches: &'static [AtomicU64],
+    /// Two bits for each 4K of the pages, and a bit for each chunk of these, zeroed.
+    pub(crate) protections: (&'static [AtomicU64], &'static [AtomicU64]),
     pub(crate) frames: Frames,
     /// Frames there are at most; `free` has an entry for each.
     pub(crate) frame_limit: u32,
@@ -112,6 +116,7 @@ pub struct Pager {
     /// Whether a 4K page that is near already is mapped with its neighbours.
     map_around: bool,
     huge: HugePages,
+    protections: Protections,
     drops: &'static scan::DropRing,
     /// Pages that are about to leave: whoever maps them is to drop them.
     announced: leaving::Announced,
@@ -177,6 +182,7 @@ impl Pager {
             far: FarSide::new(parts.far, parts.probe, in_place),
             map_around,
             huge: HugePages::new(parts.stretches, shift, in_place, control.settings.near_bytes != u64::MAX),
+            protections: Protections::new(parts.protections.0, parts.protections.1),
             drops: parts.drops,
             announced: parts.announced,
             rights: OnceLock::new(),
