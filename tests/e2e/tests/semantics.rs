@@ -89,6 +89,9 @@ as_natively! {
     mappings_that_are_not_plain_memory "divided_mappings.c" "" "16M";
     // MAP_FIXED_NOREPLACE failed where the program had unmapped memory, and blocks came to lie where it had mapped with MAP_FIXED.
     memory_could_not_be_mapped_where_it_was_unmapped "mapped_where_unmapped.c" "" "16M";
+    // `mprotect` did nothing, so that nobody learned of a write, and no guard stopped anybody.
+    protections_did_nothing "dirty_tracking.c" "" "30M";
+    protections_of_guards_and_lazy_arrays_did_nothing "lazy_arrays.c" "" "36M";
     // A target region read through an argument that was not there.
     absent_optional_arguments "absent_optional.f90" "" "12M";
     // Stacks were not executable.

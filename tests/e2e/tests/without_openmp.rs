@@ -64,6 +64,63 @@ fn protections_were_ignored() {
     helper_as_natively("protections.c", "24M");
 }
 
+/// Memory that the program had protected once stayed near for ever, also when it could be written again: a program that has all of its memory protected, as
+/// for checkpoints, ended in mid-run.
+#[test]
+fn memory_that_was_protected_once_was_near_for_ever() {
+    let program = native(plain("dirty_tracking.c"));
+    for (way, near) in
+        [("", "26M"), ("--page 64K", "28M"), ("--policy lru", "26M"), ("--faults thread", "26M")]
+    {
+        for far in FARS {
+            as_natively(&program, &Atoll::new(plain("dirty_tracking.c")).with(way), near, far);
+        }
+    }
+}
+
+/// Addresses that a managed program first only reserved (`PROT_NONE`) and then opened part by part stayed near. System calls were handed copies of what the
+/// program forbids itself, and moved and forked memory lost its protection, or could not be copied.
+#[test]
+fn memory_that_was_reserved_first_was_near_for_ever() {
+    let program = native(plain("lazy_arrays.c"));
+    for (way, near) in [("", "34M"), ("--page 64K", "34M"), ("--policy fifo", "34M")] {
+        for far in FARS {
+            as_natively(&program, &Atoll::new(plain("lazy_arrays.c")).with(way), near, far);
+        }
+    }
+}
+
+/// A handler of SIGSEGV was interrupted by signals that its action blocks: a collector that stops threads waited for a lock that a stopped thread held.
+#[test]
+fn a_handler_of_faults_was_interrupted_by_signals_that_it_blocks() {
+    helper_as_natively("handler_masks.c", "24M");
+    let alone = native(helper_with("handler_masks.c", &[])).run();
+    for way in ["--page-tables private", "--page-tables shared"] {
+        Atoll::new(helper_with("handler_masks.c", &[]))
+            .with("--near 24M")
+            .with(way)
+            .run()
+            .exits(0)
+            .like(&alone);
+    }
+}
+
+/// A collector with write barriers ended in mid-run where its heap did not fit, and with OpenMP hung, or gave wrong answers.
+#[test]
+fn a_collector_with_write_barriers_ended() {
+    if !std::path::Path::new("/usr/include/gc.h").exists() {
+        skip!("libgc is not installed: apt-get install libgc-dev");
+    }
+    let program = helper_with("collector.c", &["-fno-openmp", "-pthread", "-Wl,--no-as-needed", "-lgc"]);
+    as_natively(&native(&program), &Atoll::new(&program), "150M", "--far auto");
+    let program = helper_with("collector.c", &["-Wl,--no-as-needed", "-lgc"]);
+    let alone = native(&program).args("8 2").env("OMP_NUM_THREADS", "2").run().exits(0);
+    for _ in 0..4 {
+        let run = Atoll::new(&program).args("8 2").with("--near 60M --workers 2 --page-tables shared").run();
+        assert_eq!(run.exits(0).text(), alone.text());
+    }
+}
+
 /// `MAP_FIXED_NOREPLACE` failed where the program had unmapped memory, and blocks came to lie where it had mapped with `MAP_FIXED`.
 #[test]
 fn memory_could_not_be_mapped_where_it_was_unmapped() {

@@ -14,7 +14,7 @@ use atoll_memory::sys;
 use super::kept::{self, Stale};
 use super::parked::{PLACES, Parked};
 use super::sizes::SIZES;
-use super::{GRANULE, bounds, mapped_over, place};
+use super::{GRANULE, bounds, mapped_over, place, protections};
 use crate::arch;
 use crate::start::{forked, take_over};
 use crate::state::{self, SignalsBlocked};
@@ -302,8 +302,10 @@ pub(crate) fn zero(start: usize, end: usize) {
         let _blocked = SignalsBlocked::new();
         pager.release(a, b, figures(pager));
     }
-    clear(start, a.min(end));
-    clear(b.max(start), end);
+    for (from, to) in [(start, a.min(end)), (b.max(start), end)] {
+        // Where the kernel has no room to change its rights it stays as it is, as advice may be without effect.
+        let _ = protections::while_usual(from, to, || clear(from, to));
+    }
 }
 
 /// Makes `start..end` the program's, also what it had unmapped of it, where it maps memory at an address of its own choice. The memory reads as zeros.
@@ -329,6 +331,20 @@ pub(crate) fn claim_unmapped(start: usize, end: usize) -> bool {
     is_free
 }
 
+/// Whether all of `start..end` is the program's.
+pub(crate) fn is_live(start: usize, end: usize) -> bool {
+    let (extents, _blocked) = lock();
+    let live: usize =
+        reaching_into(&extents.live.extents, start, end).map(|(s, l)| (s + l).min(end) - s.max(start)).sum();
+    start < end && live == end - start
+}
+
+/// The end of the memory that was ever used.
+pub(super) fn top() -> usize {
+    let (extents, _blocked) = lock();
+    extents.top
+}
+
 /// Whether the program has unmapped any of `start..end`, or freed the block that was there.
 pub(crate) fn has_unmapped(start: usize, end: usize) -> bool {
     // A process that the program forked has its memory from the kernel, also where this list has nothing.
@@ -346,6 +362,14 @@ pub(crate) fn keep_pages_single(start: usize, end: usize) {
     let end = end.min(atoll_memory::layout::ARENA + atoll_memory::layout::ARENA_BYTES);
     let _blocked = SignalsBlocked::new();
     if let Err(e) = pager.keep_single(start, end) {
+        atoll_memory::ending::end(e);
+    }
+}
+
+/// Keeps the pager from changing the rights of `start..end` as long as those are not the usual ones.
+pub(super) fn make_pages_single(pager: &Pager, start: usize, end: usize) {
+    let _blocked = SignalsBlocked::new();
+    if let Err(e) = pager.make_single(start, end) {
         atoll_memory::ending::end(e);
     }
 }

@@ -1,5 +1,5 @@
 //! Parts of the program's anonymous memory over which it has something else: files that it maps there (`MAP_FIXED`), as ring
-//! buffers and loaders do, memory that it moves there, and memory that it has protected.
+//! buffers and loaders do, memory that it moves there, and code.
 //!
 //! Called by `mapping` and `moving`, and by `large` when blocks are freed. Such a part of the arena is the other mapping's until the program unmaps or
 //! frees it, or maps anonymous memory there. Then the arena's own pages are put back, here and in the other workers.
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use atoll_memory::spin::{Held, Spin};
 use atoll_memory::sys::Errno;
 
-use super::large;
+use super::{large, protections};
 use crate::state::{self, SignalsBlocked};
 use crate::wrap::replay;
 
@@ -20,8 +20,13 @@ static OVER: Spin<BTreeMap<usize, usize>> = Spin::new(BTreeMap::new());
 static ANY: AtomicBool = AtomicBool::new(false);
 
 /// Whether nothing lies over any part of the arena, nor ever did.
-pub(crate) fn are_none() -> bool {
+pub(super) fn lies_nothing() -> bool {
     !ANY.load(Ordering::Relaxed)
+}
+
+/// The same, and all of the arena has its usual rights.
+pub(crate) fn are_none() -> bool {
+    lies_nothing() && !protections::are_any()
 }
 
 /// Maps something over `start..end`, by `map`; the memory there is given up. The edges are pinned: see `pin_edges`.
@@ -68,7 +73,7 @@ pub(crate) fn keep() -> Kept {
 
 /// The parts of `start..end` that are the arena's own.
 pub(crate) fn between(start: usize, end: usize) -> Vec<(usize, usize)> {
-    if are_none() {
+    if lies_nothing() {
         return if start < end { vec![(start, end)] } else { Vec::new() };
     }
     let _blocked = SignalsBlocked::new();
@@ -77,7 +82,7 @@ pub(crate) fn between(start: usize, end: usize) -> Vec<(usize, usize)> {
 
 /// The parts of `start..end` over which something else lies.
 pub(super) fn within(start: usize, end: usize) -> Vec<(usize, usize)> {
-    if are_none() {
+    if lies_nothing() {
         return Vec::new();
     }
     let _blocked = SignalsBlocked::new();
@@ -118,12 +123,13 @@ fn take_out(over: &mut BTreeMap<usize, usize>, start: usize, end: usize) -> Vec<
     touched.into_iter().map(|(a, b)| (a.max(start), b.min(end))).collect()
 }
 
-/// Maps the arena's own pages at `start..end` again.
+/// Maps the arena's own pages at `start..end` again, with the usual rights.
 ///
 /// # Errors
 /// The kernel's error.
 pub(super) fn put_back(start: usize, end: usize) -> Result<(), Errno> {
-    if are_none() {
+    protections::lift(start, end)?;
+    if lies_nothing() {
         return Ok(());
     }
     let _blocked = SignalsBlocked::new();

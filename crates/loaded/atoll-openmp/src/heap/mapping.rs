@@ -10,7 +10,7 @@ use atoll_memory::layout;
 use atoll_memory::sys::{self, Errno};
 
 use super::large::Content;
-use super::{large, mapped_over, moving, os, overflow, shared, unpaged};
+use super::{large, mapped_over, moving, os, overflow, protections, shared, unpaged};
 use crate::start::{forked, segment, take_over};
 use crate::{arch, state};
 use atoll_nodes::files;
@@ -123,11 +123,15 @@ unsafe extern "C" fn map(
         let separate = state::are_workers_processes() && !segment::is_on();
         return if separate { result(unpaged::map(len, prot)) } else { kernel() };
     }
-    let at = large::allocate(len, 4096, Content::Zeros);
-    if let Some(at) = at {
-        crate::journal::block(at, len, caller);
+    let Some(at) = large::allocate(len, 4096, Content::Zeros) else {
+        return result(Err(Errno(libc::ENOMEM)));
+    };
+    if let Err(e) = protections::begin(at, len, prot) {
+        large::free(at);
+        return result(Err(e));
     }
-    result(at.ok_or(Errno(libc::ENOMEM)))
+    crate::journal::block(at, len, caller);
+    result(Ok(at))
 }
 
 /// Takes `at..at + len` for a mapping of the program's at that address, if it is memory of the arena of which the program has unmapped all.
@@ -138,10 +142,10 @@ fn claims(at: usize, len: usize) -> bool {
 }
 
 /// Whether a mapping stays the kernel's in a program that had no OpenMP at its start: memory that processes share after a fork;
-/// addresses that are only reserved; and small mappings, which are often protected to stop threads by signals. As small blocks do, these stay
+/// many addresses that are only reserved; and small mappings, which are often protected to stop threads by signals. As small blocks do, these stay
 /// as long as they do not take too much of near memory: Ruby has all of its objects in mappings of 16K.
 fn stays_with_kernel(len: usize, prot: c_int, flags: c_int, caller: usize) -> bool {
-    if flags & libc::MAP_SHARED != 0 || prot == libc::PROT_NONE {
+    if flags & libc::MAP_SHARED != 0 || prot == libc::PROT_NONE && protections::are_too_many(len) {
         return true;
     }
     let usual = libc::PROT_READ | libc::PROT_WRITE;
@@ -152,7 +156,7 @@ fn stays_with_kernel(len: usize, prot: c_int, flags: c_int, caller: usize) -> bo
     stays
 }
 
-/// Replaces a part of the arena that is to be protected by a mapping of the kernel's with the same content. For programs that
+/// Replaces a part of the arena that is to hold code by a mapping of the kernel's with the same content. For programs that
 /// had no OpenMP at their start.
 ///
 /// # Errors
@@ -239,14 +243,11 @@ fn map_over(
         return Some(Over::Ours(Err(e)));
     }
     let usual = libc::PROT_READ | libc::PROT_WRITE;
-    if take_over::is_taken() && prot & (usual | libc::PROT_EXEC) != usual {
-        return Some(Over::Ours(take_out(at, len, prot).map(|()| at)));
-    }
-    if prot & libc::PROT_EXEC != 0 {
-        // SAFETY: the arena's own memory.
-        unsafe { crate::wrap::replay::mprotect(at, end - at, prot) };
-    }
-    Some(Over::Ours(Ok(at)))
+    let protected = match state::pager() {
+        Some(pager) if prot & (usual | libc::PROT_EXEC) != usual => protections::change(pager, at, len, prot),
+        _ => Ok(()),
+    };
+    Some(Over::Ours(protected.map(|()| at)))
 }
 
 /// Maps `len` bytes, by `map`, at an address where no worker has anything; `None` where that is not needed or did not work out.

@@ -10,7 +10,7 @@ use atoll_nodes::files;
 
 use super::large::Content;
 use super::mapping::{in_arena, result};
-use super::{large, mapped_over};
+use super::{large, mapped_over, protections};
 use crate::start::take_over;
 use crate::state;
 
@@ -122,8 +122,13 @@ impl Move {
     unsafe fn make(self) -> Result<usize, Errno> {
         let no_room = Errno(libc::ENOMEM);
         let (from, new) = (self.from, self.new);
+        // What is added to the end has the rights of the end.
+        let added = protections::at_end(from.clone());
         let to = match self.place {
-            Place::Any { .. } if large::resize(from.start, new, Content::Zeros) => return Ok(from.start),
+            Place::Any { .. } if large::resize(from.start, new, Content::Zeros) => {
+                protections::again_of(added, from.start + from.len().min(new)..from.start + new)?;
+                return Ok(from.start);
+            }
             Place::Any { .. } if new <= from.len() => {
                 give_up(from.start + new..from.end)?;
                 return Ok(from.start);
@@ -145,11 +150,18 @@ impl Move {
             // The other processes of the team would not see it.
             Place::At(_) => return Err(Errno(libc::EINVAL)),
         };
+        let rights = protections::of(from.start, from.start + from.len().min(new));
+        protections::lift(from.start, from.end)?;
         // SAFETY: both are the program's, and do not overlap.
         unsafe { std::ptr::copy_nonoverlapping(from.start as *const u8, to as *mut u8, from.len().min(new)) };
+        if in_arena(to, new) {
+            protections::again(&rights, from.start, to)?;
+            protections::again_of(added, to + from.len().min(new)..to + new)?;
+        }
         if self.leaves {
             mapped_over::put_back(from.start, from.end)?;
             large::zero(from.start, from.end);
+            protections::again(&rights, from.start, from.start)?;
         } else {
             give_up(from)?;
         }

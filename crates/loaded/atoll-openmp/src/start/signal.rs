@@ -1,4 +1,4 @@
-//! SIGBUS, and SIGSEGV where far pages have a guard: how a fault on paged memory reaches the pager, and how other signals that our handlers
+//! SIGBUS, and SIGSEGV where far pages have a guard or workers have rights of their own to memory: how a fault on paged memory reaches the pager, and how other signals that our handlers
 //! get reach the program.
 //!
 //! Installed by the constructor; runs on an alternate stack of each worker.
@@ -16,25 +16,30 @@ use atoll_memory::pager::{FaultError, Pager};
 use atoll_memory::{signals, sys};
 
 use super::copies_for_others;
-use crate::heap::linker;
+use crate::heap::{linker, protected_elsewhere, protections};
 use crate::{arch, state};
 
 /// Bytes of an alternate signal stack.
 pub(crate) const STACK_BYTES: usize = 256 << 10;
 
-/// The program's own handlers for the signals that we handle (0: default), and whether they take three arguments.
-static PROGRAM: [[AtomicUsize; 2]; 2] = [const { [const { AtomicUsize::new(0) }; 2] }; 2];
+/// The program's own actions for the signals that we handle: the handler (0: default), its flags, and the signals that it is not to be interrupted by.
+static PROGRAM: [[AtomicUsize; 3]; 2] = [const { [const { AtomicUsize::new(0) }; 3] }; 2];
 
-/// The entry of a signal's handler; `None` if we do not handle the signal.
-fn program(signal: c_int) -> Option<&'static [AtomicUsize; 2]> {
+/// The entry of a signal's action; `None` if we do not handle the signal.
+fn program(signal: c_int) -> Option<&'static [AtomicUsize; 3]> {
     match signal {
         libc::SIGBUS if state::pager().is_some() => Some(&PROGRAM[0]),
-        // Memory that only another node has, or far pages.
-        libc::SIGSEGV if atoll_nodes::active() || state::pager().is_some_and(Pager::guards_far_pages) => {
+        // Memory that only another node has, far pages, or what another worker has allowed.
+        libc::SIGSEGV if atoll_nodes::active() || state::pager().is_some_and(has_denials) => {
             Some(&PROGRAM[1])
         }
         _ => None,
     }
+}
+
+/// Whether an access that is denied may be allowed all the same.
+fn has_denials(pager: &Pager) -> bool {
+    pager.guards_far_pages() || !pager.control().settings.shared_tables() && protections::are_possible(pager)
 }
 
 /// Whether a handler of ours stands in front of the program's.
@@ -77,17 +82,34 @@ unsafe extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context
             drop(within);
             return pass_on(signal, info, context);
         }
-        let is_of_pages = signal != libc::SIGSEGV
-            || match (*info).si_code {
-                SEGV_MAPERR => pager.is_guarded(address),
-                SEGV_ACCERR => pager.is_of_huge_page(state::executor(pager), address),
-                _ => false,
-            };
+        let access = processor::access(&*frame);
+        let is_of_pages = match ((*info).si_code, signal) {
+            (_, libc::SIGBUS) => true,
+            (SEGV_MAPERR, _) => pager.is_guarded(address),
+            // What the program has forbidden itself.
+            (SEGV_ACCERR, _) if pager.is_forbidden(address, access.write) => false,
+            (SEGV_ACCERR, _) if state::are_workers_processes() => {
+                if pager.is_denied_by_chance(state::executor(pager), address)
+                    && protected_elsewhere::allow(pager, address)
+                {
+                    *errno_at = errno;
+                    return;
+                }
+                false
+            }
+            (SEGV_ACCERR, _) => pager.is_of_huge_page(state::executor(pager), address),
+            _ => false,
+        };
         if pager.is_segment() || !is_of_pages {
             drop(within);
             return pass_on(signal, info, context);
         }
-        let access = processor::access(&*frame);
+        if protected_elsewhere::is_behind() {
+            // What another worker has forbidden meanwhile is this one's to find out: the access is made again.
+            protected_elsewhere::follow();
+            *errno_at = errno;
+            return;
+        }
         let fault =
             Fault { address, write: access.write, protection: access.protection, table: state::table() };
         // The set's first word is the kernel's.
@@ -121,25 +143,30 @@ unsafe extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context
 pub(super) unsafe fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     let (handler, flags) = program_handler(signal);
     if signal == libc::SIGSEGV {
-        // Handlers of this signal may wait for other signals, or never return: they run with the mask that the kernel would give them.
+        // Handlers of this signal may wait for other signals, or never return, or must not be interrupted, as those of collectors with write barriers, which
+        // stop threads by a signal: they run with the mask that the kernel would give them.
         // SAFETY: the kernel's signal frame; the set's first word is the kernel's.
         let before =
             unsafe { (&raw const (*context.cast::<libc::ucontext_t>()).uc_sigmask).cast::<u64>().read() };
-        signals::set_mask(before);
+        let faults = 1 << (libc::SIGBUS - 1) | 1 << (libc::SIGSEGV - 1);
+        signals::set_mask(before | program_mask(signal) & !faults);
     }
+    // SAFETY: the kernel's signal frame.
+    let is_of_access = unsafe { (*info).si_code > 0 };
     match handler {
-        libc::SIG_DFL => {
+        libc::SIG_IGN if !is_of_access => {}
+        // No access that is denied can be ignored.
+        libc::SIG_DFL | libc::SIG_IGN => {
             // SAFETY: sets the default action; the access is then made again, and the kernel ends the process as without us.
             unsafe {
                 let mut default = MaybeUninit::<libc::sigaction>::zeroed().assume_init();
                 default.sa_sigaction = libc::SIG_DFL;
                 real_sigaction(signal, &default);
-                if (*info).si_code <= 0 {
+                if !is_of_access {
                     libc::raise(signal);
                 }
             }
         }
-        libc::SIG_IGN => {}
         // SAFETY: the program's handler, called as the kernel would.
         handler => unsafe {
             if flags & libc::SA_SIGINFO != 0 {
@@ -213,7 +240,7 @@ pub(crate) fn install(pager: &Pager) {
     // SAFETY: the set's first word is the kernel's.
     unsafe { (&raw mut action.sa_mask).cast::<u64>().write(u64::MAX) };
     real_sigaction(libc::SIGBUS, &action);
-    if pager.guards_far_pages() {
+    if has_denials(pager) {
         keep_action(libc::SIGSEGV, &PROGRAM[1]);
         real_sigaction(libc::SIGSEGV, &action);
     }
@@ -226,7 +253,7 @@ pub(super) fn adopt(pager: &Pager) {
 }
 
 /// Records the program's action for a signal that we are about to handle.
-fn keep_action(signal: c_int, [handler, flags]: &[AtomicUsize; 2]) {
+fn keep_action(signal: c_int, [handler, flags, mask]: &[AtomicUsize; 3]) {
     // The words of `KernelAction`: handler, flags, restorer, mask.
     let mut words = [0u64; 4];
     let at = words.as_mut_ptr() as usize;
@@ -235,6 +262,7 @@ fn keep_action(signal: c_int, [handler, flags]: &[AtomicUsize; 2]) {
     if known.is_ok() {
         handler.store(words[0] as usize, Ordering::Relaxed);
         flags.store((words[1] & !SA_RESTORER) as usize, Ordering::Relaxed);
+        mask.store(words[3] as usize, Ordering::Relaxed);
     }
 }
 
@@ -246,6 +274,8 @@ pub(super) fn give_back() {
         let mut action: libc::sigaction = unsafe { MaybeUninit::zeroed().assume_init() };
         action.sa_sigaction = handler;
         action.sa_flags = flags;
+        // SAFETY: the set's first word is the kernel's.
+        unsafe { (&raw mut action.sa_mask).cast::<u64>().write(program_mask(signal)) };
         real_sigaction(signal, &action);
     }
 }
@@ -267,18 +297,24 @@ pub(crate) fn stack() -> Option<libc::stack_t> {
     asked.is_ok().then_some(stack)
 }
 
-/// Records the program's action for a signal that we handle; returns the one before.
-pub(crate) fn set_program_handler(signal: c_int, handler: usize, flags: c_int) -> (usize, c_int) {
+/// Records the program's action for a signal that we handle; returns the handler and the flags of the one before.
+pub(crate) fn set_program_handler(signal: c_int, handler: usize, flags: c_int, mask: u64) -> (usize, c_int) {
     let before = program_handler(signal);
-    if let Some([place, place_of_flags]) = program(signal) {
+    if let Some([place, place_of_flags, place_of_mask]) = program(signal) {
         place_of_flags.store(flags as usize, Ordering::Relaxed);
+        place_of_mask.store(mask as usize, Ordering::Relaxed);
         place.store(handler, Ordering::Relaxed);
     }
     before
 }
 
-/// The program's action for a signal that we handle.
+/// The program's handler of a signal that we handle, and its flags.
 pub(crate) fn program_handler(signal: c_int) -> (usize, c_int) {
     let get = |place: &AtomicUsize| place.load(Ordering::Relaxed);
-    program(signal).map_or((libc::SIG_DFL, 0), |[handler, flags]| (get(handler), get(flags) as c_int))
+    program(signal).map_or((libc::SIG_DFL, 0), |[handler, flags, _]| (get(handler), get(flags) as c_int))
+}
+
+/// The signals by which the program's handler of a signal that we handle is not to be interrupted.
+pub(crate) fn program_mask(signal: c_int) -> u64 {
+    program(signal).map_or(0, |[_, _, mask]| mask.load(Ordering::Relaxed) as u64)
 }

@@ -182,7 +182,13 @@ impl Argument for Lent {
 /// Lends `start..start + len`, which the kernel also writes if `write`. Memory beyond what a call may pin is not kept near.
 #[inline]
 pub(super) fn memory(start: usize, len: usize, write: bool) -> Lent {
-    if paged::active().is_none() || start == 0 { Lent::itself(start) } else { Lent::new(start, len, write) }
+    match paged::active() {
+        // Of what the program forbids itself there is no copy: the kernel says so.
+        Some(pager) if start != 0 && pager.allowed_bytes(start, len, write) == len => {
+            Lent::new(start, len, write)
+        }
+        _ => Lent::itself(start),
+    }
 }
 
 /// Lends a string.

@@ -11,6 +11,7 @@ use atoll_memory::layout;
 use atoll_memory::pager::Pager;
 use atoll_memory::sys::syscall;
 
+use crate::heap::protected_elsewhere;
 use crate::state::{self, SignalsBlocked};
 
 /// The most bytes that are pinned or copied for one call at once, whatever the near memory.
@@ -86,6 +87,7 @@ fn pin(pager: &'static Pager, start: usize, len: usize, write: bool) -> Hold {
     // Not on a stack that may be what is pinned, or whose pages other nodes take.
     atoll_nodes::stack::off_paged(move || {
         pieces(pager, start, len, |at, len| {
+            protected_elsewhere::allow_all(pager, at, len);
             // SAFETY: signals are blocked and no memory that faults is touched while the reference lives.
             let x = unsafe { state::executor(pager) };
             if let Err(e) = pager.pin(x, table, at, len, write) {
@@ -177,7 +179,12 @@ pub(super) fn with(
 ) -> isize {
     match active() {
         Some(pager) if len > 0 && !layout::in_pinned(start) && pager.first_paged(start, len).is_some() => {
-            in_pieces(pager, start, len, cut, &mut call)
+            let write = matches!(cut, Cut::Read(_) | Cut::Fill);
+            match pager.allowed_bytes(start, len, write) {
+                // The kernel refuses what the program forbids itself, and says so; behind other memory, the transfer ends there.
+                0 => call(start, len, 0),
+                allowed => in_pieces(pager, start, allowed, cut, &mut call),
+            }
         }
         _ => call(start, len, 0),
     }

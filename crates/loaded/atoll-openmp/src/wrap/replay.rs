@@ -8,13 +8,12 @@ use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use atoll_memory::control::MAX_WORKERS;
-use atoll_memory::layout;
 use atoll_memory::spin::Spin;
 use atoll_memory::sys;
 
 use crate::arch;
-use crate::heap::{mapped_over, mapping};
-use crate::start::{objects, segment, signal, take_over};
+use crate::heap::protected_elsewhere;
+use crate::start::{segment, signal};
 use crate::state::{self, SignalsBlocked};
 
 use super::{growth, keys, system_v};
@@ -145,7 +144,7 @@ pub(super) fn action(signal: c_int) {
     if signal::is_ours(signal) {
         // All of the node's workers see the action of such a signal.
         let (handler, flags) = signal::program_handler(signal);
-        action = [handler as u64, flags as u64, 0, 0];
+        action = [handler as u64, flags as u64, 0, signal::program_mask(signal)];
     } else {
         // SAFETY: the kernel's structure is four words, eight mask bytes.
         let read = unsafe {
@@ -184,7 +183,7 @@ pub(crate) fn new_actions() -> Vec<(i32, KernelAction)> {
 pub(crate) fn actions_came(actions: &[(i32, KernelAction)]) {
     for &(signal, action) in actions {
         if signal::is_ours(signal) {
-            signal::set_program_handler(signal, action[0] as usize, action[1] as c_int);
+            signal::set_program_handler(signal, action[0] as usize, action[1] as c_int, action[3]);
         } else if (1..64).contains(&signal) {
             note_of(NOBODY, Change::Action { signal, action });
         }
@@ -195,9 +194,10 @@ pub(crate) fn actions_came(actions: &[(i32, KernelAction)]) {
 pub(crate) fn inherit(table: usize, maker: usize) {
     DONE[table].store(DONE[maker].load(Ordering::Relaxed), Ordering::Relaxed);
     keys::inherit(table, maker);
+    protected_elsewhere::inherit(table, maker);
 }
 
-/// Repeats the changes of other workers that this one lacks. Costs four loads if there are none.
+/// Repeats the changes of other workers that this one lacks. Costs five loads if there are none.
 #[inline]
 pub(crate) fn catch_up() {
     // Acquire: pairs with the Release in `note`.
@@ -206,6 +206,7 @@ pub(crate) fn catch_up() {
     if DONE[table].load(Ordering::Relaxed) < count {
         repeat(table);
     }
+    protected_elsewhere::catch_up();
     keys::catch_up();
     // Called after the mappings, to which the linker's state may refer.
     crate::start::linker_state::catch_up();
@@ -266,51 +267,7 @@ fn apply(change: Change) -> bool {
     }
 }
 
-/// `mprotect`.
-///
-/// # Safety
-/// The same as for libc's function.
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn mprotect(at: usize, len: usize, prot: c_int) -> c_int {
-    if prot & libc::PROT_WRITE != 0 && objects::is_own_code_between(at, at.saturating_add(len)) {
-        // Libraries that write jumps over the first instructions of `mmap` and its family (UCX's memory hooks, Open MPI's) would
-        // go past what these functions do here.
-        return mapping::status(Err(sys::Errno(libc::EACCES)));
-    }
-    // Blocks of the arena come and go without their protection being set back: they stay readable and writable. A block that
-    // holds code becomes executable besides.
-    let in_arena = state::pager().is_some() && layout::in_arena(at);
-    if in_arena && !at.is_multiple_of(4096) {
-        return mapping::status(Err(sys::Errno(libc::EINVAL)));
-    }
-    if in_arena && take_over::is_taken() && needs_protection(at, len, prot) {
-        return mapping::status(mapping::take_out(at, len, prot).map(|()| 0));
-    }
-    if in_arena && prot & libc::PROT_EXEC == 0 {
-        return 0;
-    }
-    let protected = match state::pager().filter(|_| in_arena) {
-        // Whole pages: userfaultfd brings none that lies in two mappings.
-        Some(pager) => {
-            let page = pager.page_bytes();
-            let start = at & !(page - 1);
-            crate::heap::large::keep_pages_single(at, at.saturating_add(len));
-            protect(start, (at + len - start).next_multiple_of(page), ALL)
-        }
-        None => protect(at, len, prot),
-    };
-    mapping::status(protected.map(|()| 0))
-}
-
-/// Whether the protection allows more than arena memory does anyway, or some of the range is no longer the arena's own.
-fn needs_protection(at: usize, len: usize, prot: c_int) -> bool {
-    prot & ALL != libc::PROT_READ | libc::PROT_WRITE || mapped_over::between(at, at + len) != [(at, at + len)]
-}
-
-/// Readable, writable and executable.
-const ALL: c_int = libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC;
-
-/// Protects memory of the program's, in this worker and the others.
+/// Protects memory of the program's that is not paged, in this worker and the others.
 ///
 /// # Errors
 /// The kernel's error.

@@ -76,10 +76,13 @@ pub(super) unsafe extern "C" fn sigaction(
             }
             return result;
         }
+        let mask_before = signal::program_mask(number);
         let before = if new.is_null() {
             signal::program_handler(number)
         } else {
-            let before = signal::set_program_handler(number, (*new).sa_sigaction, (*new).sa_flags);
+            // The set's first word is the kernel's.
+            let mask = (&raw const (*new).sa_mask).cast::<u64>().read();
+            let before = signal::set_program_handler(number, (*new).sa_sigaction, (*new).sa_flags, mask);
             super::replay::action(number);
             before
         };
@@ -87,6 +90,7 @@ pub(super) unsafe extern "C" fn sigaction(
             old.write(std::mem::zeroed());
             (*old).sa_sigaction = before.0;
             (*old).sa_flags = before.1;
+            (&raw mut (*old).sa_mask).cast::<u64>().write(mask_before);
         }
         0
     }
@@ -116,7 +120,7 @@ macro_rules! signal_functions {
         pub(super) unsafe extern "C" fn $name(number: c_int, handler: usize) -> usize {
             let call = real!(stringify!($name), unsafe extern "C" fn(c_int, usize) -> usize);
             if signal::is_ours(number) {
-                let before = signal::set_program_handler(number, handler, $flags).0;
+                let before = signal::set_program_handler(number, handler, $flags, 0).0;
                 super::replay::action(number);
                 return before;
             }

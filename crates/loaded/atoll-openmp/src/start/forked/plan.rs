@@ -7,9 +7,10 @@ use std::io::{BufRead, BufReader};
 use std::sync::atomic::{AtomicI32, AtomicU32};
 
 use atoll_memory::layout;
+use atoll_memory::pager::protections::Allowed;
 use atoll_memory::sys::{self, Errno};
 
-use crate::arch;
+use crate::{arch, state};
 
 /// Bytes of memory through which pages travel to the new process.
 pub(super) const BOUNCE_BYTES: usize = 256 << 10;
@@ -194,13 +195,27 @@ fn parse(line: &str) -> Option<Range> {
     };
     let bit = |at: usize, letter: u8, prot: i32| if permissions[at] == letter { prot } else { 0 };
     let prot = bit(0, b'r', libc::PROT_READ) | bit(1, b'w', libc::PROT_WRITE) | bit(2, b'x', libc::PROT_EXEC);
-    // Paged memory that allows no access is a far huge page, which the new process will have as all else.
+    // Paged memory that allows no access is a far huge page, which the new process will have as all else, or what the program allows itself no access to,
+    // which `divided` knows.
     let is_far = what == What::Paged && prot == libc::PROT_NONE;
     Some(Range {
         start: usize::from_str_radix(start, 16).ok()?,
         end: usize::from_str_radix(end, 16).ok()?,
         prot: if is_far { libc::PROT_READ | libc::PROT_WRITE } else { prot },
         what,
+    })
+}
+
+/// The parts of a stretch that differ in what the program allows.
+fn divided(range: Range) -> impl Iterator<Item = Range> {
+    let pager = state::pager().filter(|_| range.what == What::Paged);
+    let mut at = range.start;
+    std::iter::from_fn(move || {
+        let start = at;
+        at = pager.map_or(range.end, |pager| pager.end_of_like(start, range.end));
+        let allowed = pager.map_or(Allowed::Usual, |pager| pager.allowed_at(start));
+        let prot = if allowed == Allowed::Usual { range.prot } else { allowed.prot() };
+        (start < range.end).then_some(Range { start, end: at, prot, ..range })
     })
 }
 
@@ -222,7 +237,7 @@ fn ranges(others: &[(usize, usize)], near_stack: &[usize]) -> Result<Vec<Range>,
     let mut line = String::new();
     let mut found: Vec<Range> = Vec::new();
     while reader.read_line(&mut line).is_ok_and(|n| n > 0) {
-        if let Some(range) = parse(&line) {
+        for range in parse(&line).into_iter().flat_map(divided) {
             match found.last_mut() {
                 Some(last) if continues(last, &range) => last.end = range.end,
                 _ => found.push(range),

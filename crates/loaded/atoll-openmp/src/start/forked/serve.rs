@@ -12,6 +12,7 @@ use atoll_memory::uffd::{EVENT_PAGEFAULT, Uffd};
 
 use super::child;
 use super::plan::{BOUNCE_BYTES, Plan, Range, What};
+use crate::state::{self, SignalsBlocked};
 
 /// The nanoseconds after which all memory is copied.
 const WINDOW_NS: u64 = 10_000_000;
@@ -172,6 +173,9 @@ impl Copy<'_> {
                         sys::pread_exact(self.plan.pinned, bounce, bytes, place)
                             .map_err(|_| End::NoMemory)?;
                     }
+                    _ if self.pager.allowed_bytes(from, bytes, false) < bytes => {
+                        self.read_forbidden(from, bounce, bytes);
+                    }
                     // Far pages come near for it, a page at a time.
                     _ => std::ptr::copy_nonoverlapping(from as *const u8, bounce, bytes),
                 }
@@ -179,6 +183,20 @@ impl Copy<'_> {
             self.fill(from, bounce, bytes)?;
         }
         Ok(())
+    }
+
+    /// Copies `bytes` bytes at `from`, which the program forbids itself to read, past the rights of their mapping.
+    ///
+    /// # Safety
+    /// `to` is valid for writes of `bytes`.
+    unsafe fn read_forbidden(&self, from: usize, to: *mut u8, bytes: usize) {
+        let _blocked = SignalsBlocked::new();
+        // SAFETY: signals are blocked and no memory that faults is touched while the reference lives.
+        let x = unsafe { self.pager.executor(state::executor_index()) };
+        // SAFETY: the caller's promise.
+        if let Err(e) = unsafe { self.pager.read_past_rights(x, state::table(), from, to, bytes) } {
+            atoll_memory::ending::end(e);
+        }
     }
 
     /// Makes pages at `start` of what `source` holds, but for those that are there.
