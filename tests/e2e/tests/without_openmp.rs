@@ -105,6 +105,15 @@ fn a_handler_of_faults_was_interrupted_by_signals_that_it_blocks() {
     }
 }
 
+/// The kernel notes which pages are written in page tables, from which they go when a page leaves: a collector that relied on that would have missed writes.
+#[test]
+fn the_kernels_notes_of_written_pages_were_lost() {
+    for program in [plain("notes_of_writes.c"), helper_with("notes_of_writes.c", &["-Wl,--no-as-needed"])] {
+        let run = Atoll::new(program).with("--near 24M").run().exits(0);
+        assert_eq!(run.text(), "1 1, byte 1\n", "{}", run.told());
+    }
+}
+
 /// A collector with write barriers ended in mid-run where its heap did not fit, and with OpenMP hung, or gave wrong answers.
 #[test]
 fn a_collector_with_write_barriers_ended() {

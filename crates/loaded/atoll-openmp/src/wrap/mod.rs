@@ -5,7 +5,7 @@
 //!
 //! `paged` pins memory for the kernel, `lend` lends it strings and structures. `io` reads and writes with paged buffers,
 //! `several_messages` sends and receives with them, `asynchronous` makes libc's asynchronous transfers at once; `table` is the long list of calls that need no more than that, `contexts` has those
-//! that return twice, `raw_calls` those by number. `rings` refuses `io_uring`. `closing` keeps atoll's descriptors open. `stdio` makes streams common to all workers,
+//! that return twice, `raw_calls` those by number. `rings` refuses `io_uring`, `soft_dirty` a file by which pages' writes would be missed. `closing` keeps atoll's descriptors open. `stdio` makes streams common to all workers,
 //! `far_streams` to all nodes. `sync` makes pthread objects wake workers in other processes, `node_sync` on other nodes. `signals` keeps SIGBUS
 //! ours; `process` is about beginning and ending processes, for which `growth` makes room and `preloads` keeps the runtime. `random` and `environment` replace state that libc keeps privately.
 //! `limits` are those that the program sets for itself. `replay` repeats mappings in the other workers, and `keys` keys of thread-specific data. `travel` makes what libc
@@ -40,6 +40,7 @@ pub(crate) mod replay;
 mod rings;
 mod several_messages;
 mod signals;
+mod soft_dirty;
 pub(crate) mod stdio;
 mod stream_calls;
 mod stream_lock;

@@ -31,11 +31,7 @@ fn pointed_to_by(option: usize) -> usize {
 }
 
 wrap! {
-    // Files by name. libc ignores a mode that the caller did not pass, too.
-    open(path: s, flags: v, mode: v);
-    open64(path: s, flags: v, mode: v);
-    __open(path: s, flags: v, mode: v);
-    __open64(path: s, flags: v, mode: v);
+    // Files by name, of which `soft_dirty` has the calls without a folder. libc ignores a mode that the caller did not pass, too.
     __open_2(path: s, flags: v);
     __open64_2(path: s, flags: v);
     openat(dir: v, path: s, flags: v, mode: v);
