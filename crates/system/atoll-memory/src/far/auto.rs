@@ -4,7 +4,8 @@
 //! of them at most. Memory has a budget, fixed when the run begins. Pages lie plainly in a part of it as long as the machine has plenty
 //! of memory, and are compressed in the rest. Memory takes no more pages while the machine has little left. Where there are no lenders
 //! and no file can be made memory has no budget. Where memory counts as near memory no page lies plainly in it, pages that do not shrink
-//! go behind it, `split` says how much of the budget may be taken, and what is there beyond that is moved behind it little by little.
+//! go behind it, `split` says how much of the budget may be taken, and the oldest of what is there beyond that is moved behind it little by
+//! little.
 //!
 //! A page that is to lie plainly in memory need not move: where the pager can, it leaves the page where it is, mapped by nobody, as a
 //! kernel's swap cache has pages that left. That costs neither a copy out nor a copy back. These pages are packed, too, once the machine
@@ -13,7 +14,7 @@
 //! Fault path: no allocation, no lock the program could hold, no arena access, no panic.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use super::behind::Behind;
 use super::compressed::CompressedStore;
@@ -37,8 +38,10 @@ const LOOK_BYTES: usize = 16 << 20;
 const PLAIN_PART: u64 = 4;
 /// That part is whole multiples of so many bytes, so that compressed memory, which goes by chunks, loses none of the rest.
 const PLAIN_STEP: u64 = 16 << 20;
-/// Compressed memory may exceed what it may take now by one part in this number of the whole budget. Beyond that pages are moved behind it.
-const SINKS_PART: u64 = 256;
+/// One batch in this number of those that move pages moves them behind memory, where pages could be moved within it as well.
+const LEAVING_PART: u32 = 4;
+/// Compressed memory has room for pages that come from behind it while so much of what it may take is free, one part in this number.
+const ROOM_PART: u64 = 8;
 /// The tiers by which the lanes count pages in compressed memory, and those that lie plainly in memory.
 const MEMORY: usize = 0;
 const PLAIN: usize = 2;
@@ -56,10 +59,12 @@ struct State {
     hand: AtomicU32,
     /// How much of its budget compressed memory may take, where that counts as near.
     split: Split,
-    /// The search for the next page that is to go behind memory begins at this page.
-    sunk: AtomicU64,
     /// Not zero once a page could not be moved behind memory: no page is moved any more.
     sinks_no_more: AtomicU32,
+    /// Not zero if pages are to be moved within compressed memory, since much of what that takes is free, and not behind it.
+    gathers: AtomicU32,
+    /// Batches of pages that were moved.
+    moves: AtomicU32,
 }
 
 // SAFETY: atomics alone, less than a base page.
@@ -120,13 +125,15 @@ impl AutoStore {
 
     /// Decides how much memory compressed pages may take from now on, if it is time.
     fn divide(&self) {
-        if let Some((split, _)) = self.split() {
+        if let Some((split, all)) = self.split() {
             let memory_pages = self.lanes.held(MEMORY).load(Relaxed);
             split.decide(memory_pages, || Held {
                 memory_pages,
                 memory_bytes: self.memory.usage().bytes_after,
                 behind_pages: self.behind.as_ref().map_or(0, Behind::pages_held),
                 page_bytes: self.page_size as u64,
+                step_bytes: Split::step(all),
+                fetches: self.memory.take_fetches(Split::step(all)),
             });
         }
     }
@@ -167,19 +174,23 @@ impl AutoStore {
         self.state().left.store(left as u32, Relaxed);
     }
 
-    /// Whether the next page is to be tried in compressed memory.
-    fn memory_takes_more(&self, left: u32) -> bool {
+    /// Whether the next page is to be tried in compressed memory, and whether that may take more memory for it.
+    fn memory_takes_more(&self, left: u32) -> (bool, bool) {
         if self.behind.is_none() {
-            return true;
+            return (true, true);
         }
         // Racing workers may skip once more or less: no harm.
         let state = self.state();
         let skip = state.skip.load(Relaxed);
         if skip > 0 {
             state.skip.store(skip - 1, Relaxed);
+            if let Some((split, _)) = self.split() {
+                split.refused();
+            }
         }
-        let has_room = self.split().is_none_or(|(split, all)| self.memory.memory_bytes() < split.budget(all));
-        skip == 0 && left != Left::Little as u32 && has_room
+        let opens = self.split().is_none_or(|(split, all)| self.memory.memory_bytes() < split.budget(all));
+        let has_room = opens || self.memory.was_scattered();
+        (skip == 0 && left != Left::Little as u32 && has_room, opens)
     }
 
     /// Has a page lie plainly in memory by `take`, so that no other tier holds it from now on; `None` if it is not to.
@@ -230,13 +241,19 @@ impl AutoStore {
         let Some(behind) = &self.behind else {
             return self.memory.store(lane, &[transfer]).map(|()| true);
         };
-        if self.memory_takes_more(self.state().left.load(Relaxed)) {
-            match self.memory.store(lane, &[transfer]) {
+        let (is_tried, opens) = self.memory_takes_more(self.state().left.load(Relaxed));
+        if is_tried {
+            match self.memory.store_page(lane, &transfer, opens) {
                 Ok(()) => {
                     behind.forget(transfer.page);
                     return Ok(true);
                 }
-                Err(FarError::Full) => self.state().skip.store(SKIPPED, Relaxed),
+                Err(FarError::Full) => {
+                    self.state().skip.store(SKIPPED, Relaxed);
+                    if let (Some((split, _)), true) = (self.split(), opens) {
+                        split.refused();
+                    }
+                }
                 Err(error) => return Err(error),
             }
         } else if self.memory.holds(transfer.page) {
@@ -274,7 +291,7 @@ impl FarStore for AutoStore {
                 match self.store_in_memory(lane, *transfer) {
                     Ok(true) => {
                         if let (Some((split, _)), Some(began)) = (self.split(), began) {
-                            split.stored(sys::ticks().wrapping_sub(began));
+                            split.stored(From::Memory, 1, sys::ticks().wrapping_sub(began));
                         }
                     }
                     Ok(false) => rest.push(*transfer),
@@ -282,9 +299,14 @@ impl FarStore for AutoStore {
                 }
             }
             if let (Some(behind), false) = (&self.behind, rest.pages().is_empty()) {
+                let began = self.splits.map(|_| sys::ticks());
                 match behind.store(lane, rest.pages()) {
                     Err(FarError::Full) => self.store_anywhere(behind, lane, rest.pages())?,
                     done => done?,
+                }
+                if let (Some((split, _)), Some(began)) = (self.split(), began) {
+                    let pages = rest.pages().len() as u64;
+                    split.stored(From::Behind, pages, sys::ticks().wrapping_sub(began));
                 }
             }
             result?;
@@ -301,6 +323,7 @@ impl FarStore for AutoStore {
                 if self.plain.holds(transfer.page) {
                     self.plain.load(lane, &[*transfer])?;
                 } else if self.behind.is_none() || self.memory.holds(transfer.page) {
+                    self.memory.count_fetch(transfer.page);
                     self.timed(From::Memory, 1, || self.memory.load(lane, &[*transfer]))?;
                 } else {
                     rest.push(*transfer);
@@ -376,22 +399,29 @@ impl FarStore for AutoStore {
         Some(page)
     }
 
-    fn next_to_sink(&self) -> Option<u64> {
-        let (split, all) = self.split()?;
+    fn next_to_move(&self) -> Option<u64> {
         let state = self.state();
-        let most = split.budget(all) + all / SINKS_PART;
-        if self.memory.memory_bytes() <= most || state.sinks_no_more.load(Relaxed) != 0 {
-            return None;
+        let leaves = self.split().is_some_and(|(split, all)| {
+            self.memory.memory_bytes() > split.most(all) || self.memory.grows_too_old()
+        });
+        let leaves = leaves && state.sinks_no_more.load(Relaxed) == 0;
+        // What can be had within memory need not leave it; but some leave all the same, in case that there is little to be had.
+        let gathers = !leaves || state.moves.load(Relaxed) % LEAVING_PART != 0;
+        let page = if gathers { self.memory.next_to_move() } else { None };
+        state.gathers.store(page.is_some().into(), Relaxed);
+        match page {
+            None if leaves => self.memory.next_of_the_oldest(),
+            page => page,
         }
-        // Racing workers may be told of the same page: its lock decides.
-        let from = state.sunk.load(Relaxed);
-        let page =
-            self.memory.next_that_takes_memory(from).or_else(|| self.memory.next_that_takes_memory(0))?;
-        state.sunk.store(page + 1, Relaxed);
-        Some(page)
     }
 
-    fn sink(&self, lane: &mut Lane, pages: &[Transfer]) {
+    fn move_pages(&self, lane: &mut Lane, pages: &[Transfer]) {
+        // Racing workers may have looked again: a page moves in another way than it was chosen for, which does no harm.
+        let state = self.state();
+        state.moves.store(state.moves.load(Relaxed).wrapping_add(1), Relaxed);
+        if state.gathers.load(Relaxed) != 0 {
+            return self.memory.move_pages(lane, pages);
+        }
         let Some(behind) = &self.behind else { return };
         for group in pages.chunks(BATCH) {
             let mut held = Rest::new();
@@ -399,7 +429,7 @@ impl FarStore for AutoStore {
             let moved = self.memory.load(lane, held.pages()).and_then(|()| behind.store(lane, held.pages()));
             match moved {
                 Ok(()) => held.pages().iter().for_each(|transfer| self.memory.discard(transfer.page, 1)),
-                Err(_) => self.state().sinks_no_more.store(1, Relaxed),
+                Err(_) => state.sinks_no_more.store(1, Relaxed),
             }
         }
     }
@@ -426,8 +456,22 @@ impl FarStore for AutoStore {
         self.memory.memory_bytes() + self.lanes.held(PLAIN).load(Relaxed) * self.page_size as u64
     }
 
+    /// A page that came from behind memory, and is not written, would leave to where it came from for ever: that is a read each time, of a
+    /// page in use. So its copy there goes, too, while compressed memory has room and takes what it is given.
     fn let_go(&self, page: u64) -> bool {
-        self.memory.let_go(page)
+        if self.memory.holds(page) {
+            return self.memory.let_go(page);
+        }
+        let (Some(behind), Some((split, all))) = (&self.behind, self.split()) else { return true };
+        let budget = split.budget(all);
+        let goes = split.most_shrinks()
+            && self.state().skip.load(Relaxed) == 0
+            && (self.memory.was_scattered() || self.memory.memory_bytes() < budget - budget / ROOM_PART)
+            && self.state().left.load(Relaxed) != Left::Little as u32;
+        if goes {
+            behind.forget(page);
+        }
+        !goes
     }
 
     fn borrows(&self) -> bool {

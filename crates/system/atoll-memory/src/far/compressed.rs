@@ -10,6 +10,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use super::ages::{Ages, Fetches};
 use super::lane::{Lane, Lanes};
 use super::shared::BASE_PAGE;
 use super::slots::Slots;
@@ -20,6 +21,10 @@ use super::{Access, FarConfig, FarError, FarStore, Transfer, Usage};
 const LARGEST_UNIT: u32 = 64 << 10;
 /// The least part that tells whether a unit is worth compressing: bytes.
 const PROBE_BYTES: u32 = 1 << 10;
+/// Units looked at, at most, for one that is to be moved within memory.
+const LOOKED_AT: usize = 256;
+/// The oldest pages are those which hold one part in this number of the bytes.
+const OLD_PART: u64 = 16;
 
 /// Room for what is compressed. Compressing takes time again and again, which is not worth it unless an eighth is saved; and unless
 /// three eighths are saved where the other choice is the next store, and not the unit as it is.
@@ -58,11 +63,18 @@ enum Entry {
     Nothing,
     /// Eight bytes, repeated.
     Pattern(u64),
-    Blob {
-        raw: bool,
-        length: u32,
-        location: u64,
-    },
+    Blob(Blob),
+}
+
+/// Where a blob lies and what it is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Blob {
+    raw: bool,
+    length: u32,
+    /// The generation, as [`Ages`] numbers them; 0 where ages do not matter.
+    generation: u8,
+    /// Less than 2 to the 37th.
+    location: u64,
 }
 
 /// Kinds, in the low three bits.
@@ -73,12 +85,15 @@ const RAW: u64 = 4;
 
 impl Entry {
     fn decode(word: u64) -> Self {
-        let length = (word >> 3 & 0xffff) as u32 + 1;
+        let blob = |raw| {
+            let length = (word >> 3 & 0xffff) as u32 + 1;
+            Self::Blob(Blob { raw, length, generation: (word >> 19) as u8, location: word >> 27 })
+        };
         match word & 7 {
             HIGH => Self::Pattern(word >> 3),
             LOW => Self::Pattern(word & !7),
-            PACKED => Self::Blob { raw: false, length, location: word >> 19 },
-            RAW => Self::Blob { raw: true, length, location: word >> 19 },
+            PACKED => blob(false),
+            RAW => blob(true),
             _ => Self::Nothing,
         }
     }
@@ -92,8 +107,9 @@ impl Entry {
         }
     }
 
-    fn of_blob(raw: bool, length: u32, location: u64) -> u64 {
-        location << 19 | u64::from(length - 1) << 3 | if raw { RAW } else { PACKED }
+    fn of_blob(Blob { raw, length, generation, location }: Blob) -> u64 {
+        let kind = if raw { RAW } else { PACKED };
+        location << 27 | u64::from(generation) << 19 | u64::from(length - 1) << 3 | kind
     }
 }
 
@@ -107,8 +123,8 @@ pub struct CompressedStore<C> {
     unit: u32,
     /// Whether pages that do not shrink are held as they are.
     keeps_raw: bool,
-    /// Whether the memory that blobs take is taken off near memory.
-    counts_as_near: bool,
+    /// The ages of blobs, where their memory is taken off near memory.
+    ages: Option<Ages>,
     codec: PhantomData<fn() -> C>,
 }
 
@@ -159,7 +175,7 @@ impl<C: Codec> CompressedStore<C> {
             page_size: config.page_size,
             unit,
             keeps_raw: true,
-            counts_as_near: config.counts_as_near,
+            ages: if config.counts_as_near { Some(Ages::new()?) } else { None },
             codec: PhantomData,
         })
     }
@@ -183,21 +199,67 @@ impl<C: Codec> CompressedStore<C> {
         self.table.load(page.saturating_mul(self.units_per_page())) != 0
     }
 
-    /// The first page from `page` on that takes memory.
-    pub(crate) fn next_that_takes_memory(&self, page: u64) -> Option<u64> {
+    /// A page that is to leave memory: one of the oldest, if there are any among those that are looked at next.
+    pub(crate) fn next_of_the_oldest(&self) -> Option<u64> {
+        let ages = self.ages.as_ref()?;
+        let least = ages.age_of_oldest(ages.bytes() / OLD_PART);
+        self.next_blob(|blob| ages.age(blob.generation) >= least)
+    }
+
+    /// Whether the oldest pages are to leave since ages are told apart no longer.
+    pub(crate) fn grows_too_old(&self) -> bool {
+        self.ages.as_ref().is_some_and(Ages::is_full)
+    }
+
+    /// The program fetches a page: counts it for [`take_fetches`](Self::take_fetches).
+    pub(crate) fn count_fetch(&self, page: u64) {
+        let entry = Entry::decode(self.table.load(page.saturating_mul(self.units_per_page())));
+        if let (Entry::Blob(blob), Some(ages)) = (entry, &self.ages) {
+            ages.fetched(blob.generation);
+        }
+    }
+
+    /// See [`Ages::take_fetches`].
+    pub(super) fn take_fetches(&self, bytes: u64) -> Fetches {
+        self.ages.as_ref().map_or_else(Fetches::default, |ages| ages.take_fetches(bytes))
+    }
+
+    /// The page of the next blob that is wanted, among those that are looked at: one pass after the other over all pages.
+    fn next_blob(&self, is_wanted: impl Fn(&Blob) -> bool) -> Option<u64> {
         let units = self.units_per_page();
-        let mut from = page.saturating_mul(units);
-        while let Some(unit) = self.table.next(from..u64::MAX) {
-            if self.takes_memory(unit) {
+        let hand = self.slots.hand();
+        let mut from = hand.load(Relaxed);
+        for _ in 0..LOOKED_AT {
+            let unit = self.table.next(from..u64::MAX).or_else(|| self.table.next(0..from))?;
+            from = unit + 1;
+            if matches!(Entry::decode(self.table.load(unit)), Entry::Blob(blob) if is_wanted(&blob)) {
+                // Racing workers may be told of the same page: its lock decides.
+                hand.store((unit / units + 1) * units, Relaxed);
                 return Some(unit / units);
             }
-            from = unit + 1;
         }
+        hand.store(from, Relaxed);
         None
     }
 
     fn takes_memory(&self, unit: u64) -> bool {
-        matches!(Entry::decode(self.table.load(unit)), Entry::Blob { .. })
+        matches!(Entry::decode(self.table.load(unit)), Entry::Blob(_))
+    }
+
+    /// Whether much of the memory held was free, here and there, when `next_to_move` looked last; cheap.
+    pub(crate) fn was_scattered(&self) -> bool {
+        self.slots.was_scattered()
+    }
+
+    /// Moves the blob of a unit, whose page's lock the caller has, from a chunk that is part empty to a fuller one.
+    fn gather(&self, unit: u64) {
+        let Entry::Blob(blob) = Entry::decode(self.table.load(unit)) else { return };
+        let Some(location) = self.slots.denser(blob.location) else { return };
+        let (from, to) = (self.slots.pointer(blob.location), self.slots.pointer(location));
+        // SAFETY: both slots have room for the blob, are different ones, and are this unit's alone.
+        unsafe { std::ptr::copy_nonoverlapping(from, to, blob.length as usize) };
+        self.table.set(unit, Entry::of_blob(Blob { location, ..blob }));
+        self.slots.free(blob.location);
     }
 
     fn units_per_page(&self) -> u64 {
@@ -210,13 +272,24 @@ impl<C: Codec> CompressedStore<C> {
         if entry != Entry::Nothing {
             self.table.set(index, 0);
         }
-        let Entry::Blob { length, location, .. } = entry else { return 0 };
+        let Entry::Blob(Blob { length, generation, location, .. }) = entry else { return 0 };
         self.slots.free(location);
+        if let Some(ages) = &self.ages {
+            ages.went(generation, length);
+        }
         u64::from(length)
     }
 
     /// Stores one unit: the change of the bytes after compression, and whether there was room for it.
-    fn store_unit(&self, scratch: *mut u8, shard: u32, index: u64, src: *const u8) -> (i64, bool) {
+    /// Only if it `opens` chunks it takes more memory.
+    fn store_unit(
+        &self,
+        scratch: *mut u8,
+        shard: u32,
+        index: u64,
+        src: *const u8,
+        opens: bool,
+    ) -> (i64, bool) {
         // SAFETY: src is a unit of the caller's page: valid, and aligned since pages are.
         let words = unsafe { std::slice::from_raw_parts(src.cast::<u64>(), self.unit as usize / 8) };
         if let Some(word) = repeated(words).and_then(Entry::of_pattern) {
@@ -233,7 +306,7 @@ impl<C: Codec> CompressedStore<C> {
             }
         };
         // What did not shrink last time is tried in a small part first: most of it never will.
-        let hopeless = matches!(before, Entry::Blob { raw: true, .. }) && {
+        let hopeless = matches!(before, Entry::Blob(Blob { raw: true, .. })) && {
             let probe = (self.unit / 16).max(PROBE_BYTES);
             // Another part each time it is decided anew.
             pack((words[0] as u32 % (self.unit / probe) * probe) as usize, probe).is_none()
@@ -248,13 +321,18 @@ impl<C: Codec> CompressedStore<C> {
         };
         let mut change = i64::from(length);
         let location = match before {
-            Entry::Blob { length: old, location, .. } if self.slots.suits(location, length) => {
+            Entry::Blob(Blob { length: old, location, generation, .. })
+                if self.slots.suits(location, length) =>
+            {
                 change -= i64::from(old);
+                if let Some(ages) = &self.ages {
+                    ages.went(generation, old);
+                }
                 location
             }
             _ => {
                 change -= self.drop_unit(index) as i64;
-                match self.slots.alloc(shard, length) {
+                match self.slots.alloc(shard, length, opens) {
                     Some(location) => location,
                     None => return (change - i64::from(length), false),
                 }
@@ -262,7 +340,8 @@ impl<C: Codec> CompressedStore<C> {
         };
         // SAFETY: the slot has room for length bytes and is this unit's alone; from has length bytes.
         unsafe { std::ptr::copy_nonoverlapping(from, self.slots.pointer(location), length as usize) };
-        self.table.set(index, Entry::of_blob(packed.is_none(), length, location));
+        let generation = self.ages.as_ref().map_or(0, |ages| ages.came(length));
+        self.table.set(index, Entry::of_blob(Blob { raw: packed.is_none(), length, generation, location }));
         (change, true)
     }
 
@@ -280,20 +359,22 @@ impl<C: Codec> CompressedStore<C> {
                 unsafe { std::slice::from_raw_parts_mut(dst.cast::<u64>(), unit / 8) }.fill(pattern);
                 true
             }
-            Entry::Blob { raw: true, location, .. } => {
+            Entry::Blob(Blob { raw: true, location, .. }) => {
                 // SAFETY: a raw blob has unit bytes; slots and pages do not overlap.
                 unsafe { std::ptr::copy_nonoverlapping(self.slots.pointer(location), dst, unit) };
                 true
             }
             // SAFETY: the slot holds length bytes; scratch and dst as above.
-            Entry::Blob { length, location, .. } => unsafe {
+            Entry::Blob(Blob { length, location, .. }) => unsafe {
                 let src = self.slots.pointer(location);
                 C::decompress(scratch.add(Self::blob_room(self.unit)), src, length, dst, self.unit)
             },
         }
     }
 
-    fn store_page(&self, lane: &Lane, scratch: *mut u8, transfer: &Transfer) -> Result<(), FarError> {
+    /// Stores a page, whose range was checked. Only if it `opens` chunks it takes more memory.
+    pub(crate) fn store_page(&self, lane: &Lane, transfer: &Transfer, opens: bool) -> Result<(), FarError> {
+        let scratch = self.lanes.enter(lane)?;
         let units = self.units_per_page();
         let first = transfer.page * units;
         let counters = lane.counters();
@@ -303,7 +384,7 @@ impl<C: Codec> CompressedStore<C> {
         for i in 0..units {
             // SAFETY: unit i lies in the caller's page.
             let src = unsafe { transfer.memory.add((i * u64::from(self.unit)) as usize) };
-            let (change, stored) = self.store_unit(scratch, lane.index(), first + i, src);
+            let (change, stored) = self.store_unit(scratch, lane.index(), first + i, src, opens);
             counters.bytes_after.fetch_add(change, Relaxed);
             if !stored {
                 // Half a page is worth nothing.
@@ -330,9 +411,8 @@ impl<C: Codec> FarStore for CompressedStore<C> {
     }
 
     fn store(&self, lane: &mut Lane, pages: &[Transfer]) -> Result<(), FarError> {
-        let scratch = self.lanes.enter(lane)?;
         super::check_range(pages, self.pages)?;
-        pages.iter().try_for_each(|transfer| self.store_page(lane, scratch, transfer))
+        pages.iter().try_for_each(|transfer| self.store_page(lane, transfer, true))
     }
 
     fn load(&self, lane: &mut Lane, pages: &[Transfer]) -> Result<(), FarError> {
@@ -375,7 +455,7 @@ impl<C: Codec> FarStore for CompressedStore<C> {
         if page >= self.pages {
             return Err(FarError::OutOfRange { page });
         }
-        let Entry::Blob { raw: true, location, .. } = Entry::decode(self.table.load(page)) else {
+        let Entry::Blob(Blob { raw: true, location, .. }) = Entry::decode(self.table.load(page)) else {
             return Ok(None);
         };
         lane.counters().bytes_loaded.fetch_add(self.page_size as u64, Relaxed);
@@ -388,6 +468,20 @@ impl<C: Codec> FarStore for CompressedStore<C> {
         usage
     }
 
+    fn next_to_move(&self) -> Option<u64> {
+        if !self.slots.is_scattered() {
+            return None;
+        }
+        self.next_blob(|blob| self.slots.lies_sparsely(blob.location))
+    }
+
+    fn move_pages(&self, _lane: &mut Lane, pages: &[Transfer]) {
+        let units = self.units_per_page();
+        pages
+            .iter()
+            .for_each(|it| (it.page * units..(it.page + 1) * units).for_each(|unit| self.gather(unit)));
+    }
+
     fn memory_bytes(&self) -> u64 {
         self.slots.bytes()
     }
@@ -395,7 +489,7 @@ impl<C: Codec> FarStore for CompressedStore<C> {
     fn let_go(&self, page: u64) -> bool {
         let first = page.saturating_mul(self.units_per_page());
         let goes =
-            self.counts_as_near && (0..self.units_per_page()).any(|unit| self.takes_memory(first + unit));
+            self.ages.is_some() && (0..self.units_per_page()).any(|unit| self.takes_memory(first + unit));
         if goes {
             self.discard(page, 1);
         }
@@ -414,9 +508,10 @@ mod tests {
             assert!(word != 0 && Entry::decode(word) == Entry::Pattern(pattern));
         }
         assert!(Entry::of_pattern(u64::MAX).is_none());
-        for (raw, length, location) in [(false, 1, 0), (true, 65536, (1 << 45) - 1), (false, 4032, 77)] {
-            let entry = Entry::decode(Entry::of_blob(raw, length, location));
-            assert!(entry == Entry::Blob { raw, length, location });
+        let blobs = [(false, 1, 0, 0), (true, 65536, 255, (1 << 37) - 1), (false, 4032, 9, 77)];
+        for (raw, length, generation, location) in blobs {
+            let blob = Blob { raw, length, generation, location };
+            assert!(Entry::decode(Entry::of_blob(blob)) == Entry::Blob(blob));
         }
         assert!(Entry::decode(0) == Entry::Nothing);
     }

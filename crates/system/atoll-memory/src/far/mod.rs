@@ -10,6 +10,7 @@
 //! Callers guarantee that no two calls are at work on the same page at once; calls for different pages may
 //! be, from any workers. [`FarStore::discard`] counts as a call for every page of its range.
 
+mod ages;
 mod auto;
 mod behind;
 mod compressed;
@@ -215,13 +216,14 @@ pub trait FarStore {
         None
     }
 
-    /// A page in memory that is to go to the store behind it, by [`sink`](Self::sink): one after the other.
-    fn next_to_sink(&self) -> Option<u64> {
+    /// A page in memory that is to be moved by [`move_pages`](Self::move_pages): one after the other.
+    fn next_to_move(&self) -> Option<u64> {
         None
     }
 
-    /// Moves pages, whose locks the caller has, from memory to the store behind it, by way of the given memory. What cannot be moved stays.
-    fn sink(&self, lane: &mut Lane, pages: &[Transfer]) {
+    /// Moves pages, whose locks the caller has, within memory, so that less of it is free between them, or to the store behind it, by way of
+    /// the given memory. What cannot be moved stays.
+    fn move_pages(&self, lane: &mut Lane, pages: &[Transfer]) {
         let _ = (lane, pages);
     }
 
@@ -355,12 +357,12 @@ impl FarStore for AnyFar {
         each!(self, s => s.next_to_pack())
     }
 
-    fn next_to_sink(&self) -> Option<u64> {
-        each!(self, s => s.next_to_sink())
+    fn next_to_move(&self) -> Option<u64> {
+        each!(self, s => s.next_to_move())
     }
 
-    fn sink(&self, lane: &mut Lane, pages: &[Transfer]) {
-        each!(self, s => s.sink(lane, pages));
+    fn move_pages(&self, lane: &mut Lane, pages: &[Transfer]) {
+        each!(self, s => s.move_pages(lane, pages));
     }
 
     fn take_from_place(&self, first: u64, count: u64) {

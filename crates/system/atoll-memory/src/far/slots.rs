@@ -6,6 +6,9 @@
 //! slots; a chunk whose last slot is freed leaves its class and can serve any other, so that memory follows
 //! the data when its compressibility changes. Each list has its own spin lock; the pool of empty chunks has
 //! one, taken inside at most one list lock. A few empty chunks stay warm, the rest go back to the system.
+//!
+//! Slots are freed in no order, so that chunks come to be part empty. `denser` finds a blob of such a chunk a slot in one that is fuller;
+//! who owns the blob moves it (see `compressed`), and the chunk is empty in the end.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
@@ -18,6 +21,13 @@ const CLASSES: u32 = 64;
 const UNITS_PER_CHUNK: u32 = 16;
 /// Granules in a chunk, hence the most slots.
 const GRANULES: u32 = CLASSES * UNITS_PER_CHUNK;
+/// The most chunks, so that a granule's index fits 37 bits: 8T of memory in units of 4K.
+const MOST_CHUNKS: u64 = 1 << 27;
+/// Memory is scattered if so much of what is held is free in chunks in use: one part in this number of it, and so many chunks.
+const FREE_PART: u64 = 16;
+const FREE_CHUNKS: u64 = 8;
+/// Calls between two looks whether memory is scattered.
+const LOOK_CALLS: u32 = 16;
 
 #[repr(C, align(64))]
 struct Pool {
@@ -30,6 +40,11 @@ struct Pool {
     fresh: AtomicU32,
     /// Chunks that hold memory.
     in_use: AtomicU32,
+    /// Calls since the last look whether memory is scattered, and whether it was.
+    since_look: AtomicU32,
+    scattered: AtomicU32,
+    /// Where the owner of the slots looks next for blobs to be moved; the owner's number.
+    hand: AtomicU64,
 }
 
 #[repr(C, align(64))]
@@ -37,6 +52,8 @@ struct List {
     lock: Spin,
     /// First chunk with free slots, index + 1; 0 for none.
     head: AtomicU32,
+    /// Slots in use in all of its chunks, the full ones, too.
+    used: AtomicU32,
 }
 
 #[repr(C, align(64))]
@@ -44,6 +61,7 @@ struct Chunk {
     /// The list it serves, index + 1; 0 while in the pool. Steady while any of its slots is used.
     list: AtomicU32,
     used: AtomicU32,
+    /// The chunks after it and before it in its list, index + 1. None comes after the last (0); the last is said to come before the first.
     next: AtomicU32,
     prev: AtomicU32,
     map: [AtomicU64; GRANULES as usize / 64],
@@ -56,7 +74,7 @@ unsafe impl SharedWord for List {}
 // SAFETY: as above.
 unsafe impl SharedWord for Chunk {}
 
-/// The allocator. A location is a granule's index; it fits 45 bits.
+/// The allocator. A location is a granule's index; it fits 37 bits.
 pub(crate) struct Slots {
     data: Mapping,
     control: Mapping,
@@ -75,7 +93,7 @@ impl Slots {
         let lists = CLASSES * shards;
         // Twice the data: chunks that are part empty need addresses, if not memory.
         let wanted = (units.div_ceil(u64::from(UNITS_PER_CHUNK)) * 2).saturating_add(u64::from(lists));
-        let chunks = wanted.min(limit.map_or(u64::MAX, |l| l / chunk)).min(u64::from(u32::MAX - 1)) as u32;
+        let chunks = wanted.min(limit.map_or(u64::MAX, |l| l / chunk)).min(MOST_CHUNKS) as u32;
         let data = Mapping::new(u64::from(chunks) * chunk, c"atoll far blobs", false)?;
         let control =
             size_of::<Pool>() + lists as usize * size_of::<List>() + chunks as usize * size_of::<Chunk>();
@@ -119,16 +137,80 @@ impl Slots {
         (class + class / 8).min(CLASSES)
     }
 
-    /// A slot of `bytes` (at most one unit) or more; None when far memory is full.
-    pub(crate) fn alloc(&self, shard: u32, bytes: u32) -> Option<u64> {
+    /// A slot of `bytes` (at most one unit) or more; None when far memory is full. Only if it `opens` chunks it takes more memory.
+    pub(crate) fn alloc(&self, shard: u32, bytes: u32, opens: bool) -> Option<u64> {
         let class = self.class_for(bytes);
         (class..=Self::widest(class))
             .find_map(|c| self.take(self.list_of(shard, c)))
-            .or_else(|| self.open(self.list_of(shard, class)))
+            .or_else(|| if opens { self.open(self.list_of(shard, class)) } else { None })
             // No chunk left: any free slot that is large enough will do.
             .or_else(|| {
                 (class..=CLASSES).find_map(|c| (0..self.shards).find_map(|s| self.take(self.list_of(s, c))))
             })
+    }
+
+    /// A slot for the blob at `location` in a chunk that is at least as full, if its own has an eighth free or more. The sum of the
+    /// squares of what chunks hold grows with each such move, so that moves come to an end.
+    pub(crate) fn denser(&self, location: u64) -> Option<u64> {
+        let index = (location / u64::from(GRANULES)) as u32;
+        let chunk = self.chunk(index);
+        if !Self::is_sparse(chunk) {
+            return None;
+        }
+        let list_index = chunk.list.load(Relaxed).checked_sub(1)?;
+        let list = self.list(list_index);
+        let _lock = list.lock.lock();
+        // The chunk serves its list as long as the blob lies in it, and has free slots: so the list has it. What is sparse is filled last.
+        if !Self::is_sparse(chunk) {
+            return None;
+        }
+        self.unlink(list, index, chunk);
+        self.link_last(list, index, chunk);
+        let first = list.head.load(Relaxed).checked_sub(1)?;
+        if first == index || self.chunk(first).used.load(Relaxed) < chunk.used.load(Relaxed) {
+            return None;
+        }
+        self.take_locked(list_index, list)
+    }
+
+    /// Whether the blob at `location` lies in a chunk that has an eighth free or more.
+    pub(crate) fn lies_sparsely(&self, location: u64) -> bool {
+        Self::is_sparse(self.chunk((location / u64::from(GRANULES)) as u32))
+    }
+
+    fn is_sparse(chunk: &Chunk) -> bool {
+        let list = chunk.list.load(Relaxed).saturating_sub(1);
+        let slots = GRANULES / Self::class_of_list(list);
+        chunk.used.load(Relaxed) * 8 <= slots * 7
+    }
+
+    /// Whether much of the memory held is free, here and there. It looks once for some calls.
+    pub(crate) fn is_scattered(&self) -> bool {
+        let pool = self.pool();
+        // Racing workers may look once more or less: no harm.
+        let calls = pool.since_look.load(Relaxed) + 1;
+        pool.since_look.store(calls % LOOK_CALLS, Relaxed);
+        if calls >= LOOK_CALLS {
+            let lists = 0..CLASSES * self.shards;
+            let granules = |list| u64::from(self.list(list).used.load(Relaxed) * Self::class_of_list(list));
+            let used = lists.map(granules).sum::<u64>() * u64::from(self.granule);
+            let chunk = self.chunk_bytes() as u64;
+            let in_use = pool.in_use.load(Relaxed).saturating_sub(pool.warm_count.load(Relaxed));
+            let held = u64::from(in_use) * chunk;
+            let most = held / FREE_PART + FREE_CHUNKS * chunk;
+            pool.scattered.store(u32::from(held.saturating_sub(used) > most), Relaxed);
+        }
+        self.was_scattered()
+    }
+
+    /// A number for the owner's use, zero at first, which all workers share.
+    pub(crate) fn hand(&self) -> &AtomicU64 {
+        &self.pool().hand
+    }
+
+    /// What the last look of [`is_scattered`](Self::is_scattered) saw.
+    pub(crate) fn was_scattered(&self) -> bool {
+        self.pool().scattered.load(Relaxed) != 0
     }
 
     /// Whether `bytes` should stay in the slot at `location` instead of moving: they fit without waste.
@@ -171,11 +253,12 @@ impl Slots {
         word.store(bits & !bit, Relaxed);
         let used = chunk.used.load(Relaxed) - 1;
         chunk.used.store(used, Relaxed);
+        list.used.store(list.used.load(Relaxed) - 1, Relaxed);
         if used + 1 == GRANULES / class {
             self.link(list, index, chunk);
         }
         if used == 0 {
-            self.unlink(list, chunk);
+            self.unlink(list, index, chunk);
             chunk.list.store(0, Relaxed);
             drop(lock);
             self.give(index, chunk);
@@ -213,8 +296,9 @@ impl Slots {
         chunk.map.get(word as usize)?.store(bits | 1 << (slot % 64), Relaxed);
         let used = chunk.used.load(Relaxed) + 1;
         chunk.used.store(used, Relaxed);
+        list.used.store(list.used.load(Relaxed) + 1, Relaxed);
         if used == slots {
-            self.unlink(list, chunk);
+            self.unlink(list, index, chunk);
         }
         Some(u64::from(index) * u64::from(GRANULES) + u64::from(slot * class))
     }
@@ -235,21 +319,36 @@ impl Slots {
 
     fn link(&self, list: &List, index: u32, chunk: &Chunk) {
         let head = list.head.load(Relaxed);
-        chunk.prev.store(0, Relaxed);
+        let last = match head.checked_sub(1) {
+            Some(first) => self.chunk(first).prev.swap(index + 1, Relaxed),
+            None => index + 1,
+        };
+        chunk.prev.store(last, Relaxed);
         chunk.next.store(head, Relaxed);
-        if let Some(first) = head.checked_sub(1) {
-            self.chunk(first).prev.store(index + 1, Relaxed);
-        }
         list.head.store(index + 1, Relaxed);
     }
 
-    fn unlink(&self, list: &List, chunk: &Chunk) {
-        let (prev, next) = (chunk.prev.load(Relaxed), chunk.next.load(Relaxed));
-        match prev.checked_sub(1) {
-            Some(before) => self.chunk(before).next.store(next, Relaxed),
-            None => list.head.store(next, Relaxed),
+    fn link_last(&self, list: &List, index: u32, chunk: &Chunk) {
+        let head = list.head.load(Relaxed);
+        self.link(list, index, chunk);
+        // The list is a circle but for the last one's `next`: what is before the first is behind the last.
+        if let (Some(_), Some(last)) = (head.checked_sub(1), chunk.prev.load(Relaxed).checked_sub(1)) {
+            self.chunk(last).next.store(index + 1, Relaxed);
+            chunk.next.store(0, Relaxed);
+            list.head.store(head, Relaxed);
         }
-        if let Some(after) = next.checked_sub(1) {
+    }
+
+    fn unlink(&self, list: &List, index: u32, chunk: &Chunk) {
+        let (prev, next) = (chunk.prev.load(Relaxed), chunk.next.load(Relaxed));
+        if list.head.load(Relaxed) == index + 1 {
+            list.head.store(next, Relaxed);
+        } else if let Some(before) = prev.checked_sub(1) {
+            self.chunk(before).next.store(next, Relaxed);
+        }
+        // Before the first comes the last.
+        let after = if next == 0 { list.head.load(Relaxed) } else { next };
+        if let Some(after) = after.checked_sub(1) {
             self.chunk(after).prev.store(prev, Relaxed);
         }
     }

@@ -140,7 +140,7 @@ impl Pager {
     ) -> (Result<(), FaultError>, bool) {
         victims.sort_unstable_by_key(|v| v.page);
         let result = self.evict_all(x, victims).and_then(|()| self.pack_some(x));
-        self.sink_some(x);
+        self.move_some(x);
         (result, huge.is_some_and(|first| self.evict_huge(x, first)))
     }
 

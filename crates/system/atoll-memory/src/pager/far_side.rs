@@ -13,8 +13,8 @@ use crate::far::{Access, AnyFar, FarError, FarStore, Lane, Transfer};
 /// The time between two looks whether a lender wants memory back, in nanoseconds.
 const LOOK_NS: i64 = 50_000_000;
 
-/// Pages at most that go from memory to the store behind it at a time.
-const SUNK: usize = 16;
+/// Pages at most that are moved within far memory at a time.
+const MOVED: usize = 16;
 
 /// Far memory of a run.
 pub(super) struct FarSide {
@@ -61,13 +61,14 @@ impl FarSide {
 }
 
 impl Pager {
-    /// Moves some pages from memory to the store behind it, where they take too much of near memory.
-    pub(super) fn sink_some(&self, x: &mut Executor) {
-        let mut pages = [Transfer::NONE; SUNK];
-        let mut words = [PageWord::ABSENT; SUNK];
+    /// Moves some far pages: closer together in compressed memory, or from there to the store behind it, where they take too much of near
+    /// memory.
+    pub(super) fn move_some(&self, x: &mut Executor) {
+        let mut pages = [Transfer::NONE; MOVED];
+        let mut words = [PageWord::ABSENT; MOVED];
         let mut count = 0;
-        for _ in 0..SUNK.min(self.scratch_pages(x)) {
-            let Some(page) = self.far.store.next_to_sink() else { break };
+        for _ in 0..MOVED.min(self.scratch_pages(x)) {
+            let Some(page) = self.far.store.next_to_move() else { break };
             let word = self.pages.word(page as u32);
             let seen = page_word::load(word);
             if seen.state() == State::Far && page_word::try_lock(word, seen) {
@@ -78,7 +79,7 @@ impl Pager {
             }
         }
         if count > 0 {
-            self.far.store.sink(&mut x.lane, &pages[..count]);
+            self.far.store.move_pages(&mut x.lane, &pages[..count]);
         }
         for (transfer, seen) in pages.iter().zip(words).take(count) {
             page_word::unlock(self.pages.word(transfer.page as u32), seen);
