@@ -406,7 +406,7 @@ impl FarStore for AutoStore {
         });
         let leaves = leaves && state.sinks_no_more.load(Relaxed) == 0;
         // What can be had within memory need not leave it; but some leave all the same, in case that there is little to be had.
-        let gathers = !leaves || state.moves.load(Relaxed) % LEAVING_PART != 0;
+        let gathers = !leaves || !state.moves.load(Relaxed).is_multiple_of(LEAVING_PART);
         let page = if gathers { self.memory.next_to_move() } else { None };
         state.gathers.store(page.is_some().into(), Relaxed);
         match page {
