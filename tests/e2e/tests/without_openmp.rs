@@ -305,6 +305,14 @@ fn threads_were_cancelled_within_a_fault() {
     helper_as_natively("cancelled_at_any_time.c", "40M");
 }
 
+/// Threads that were cancelled soon after they were made ended before they began, and others in the midst of a fault, which closed a file.
+#[test]
+fn threads_were_cancelled_at_calls_of_the_runtime() {
+    for _ in 0..4 {
+        helper_as_natively("cancelled_at_calls.c", "40M");
+    }
+}
+
 /// The first blocks of atoll's own moved the program break, which a program with a `malloc` of its own, such as Maxima, takes for its own.
 #[test]
 fn the_break_was_moved_before_the_program_began() {

@@ -66,6 +66,7 @@ pub(crate) unsafe fn create(
     argument: *mut c_void,
     create: Create<'_>,
 ) -> c_int {
+    let _uncancelled = Uncancelled::new();
     // SAFETY: the caller's promise.
     let mut wanted = match unsafe { Wanted::read(attributes) } {
         Ok(wanted) => wanted,
@@ -223,8 +224,38 @@ thread_local! {
     static ME: Cell<*const Own> = const { Cell::new(std::ptr::null()) };
 }
 
+/// A guard while which the calling thread is not cancelled. Its preparations, and those for another thread, make calls that end a
+/// cancelled thread, as the allocator's first for random numbers; natively such a thread goes on to calls of the program's own.
+struct Uncancelled {
+    before: c_int,
+}
+
+unsafe extern "C" {
+    fn pthread_setcancelstate(state: c_int, before: *mut c_int) -> c_int;
+}
+
+impl Uncancelled {
+    /// glibc's `PTHREAD_CANCEL_DISABLE`.
+    const DISABLE: c_int = 1;
+
+    fn new() -> Uncancelled {
+        let mut before = 0;
+        // SAFETY: a place for the state.
+        unsafe { pthread_setcancelstate(Self::DISABLE, &raw mut before) };
+        Uncancelled { before }
+    }
+}
+
+impl Drop for Uncancelled {
+    fn drop(&mut self) {
+        // SAFETY: the state that the thread had. No cancelled thread ends by this, unless it may be cancelled at any time.
+        unsafe { pthread_setcancelstate(self.before, std::ptr::null_mut()) };
+    }
+}
+
 /// The first function of such a thread.
 extern "C" fn begin(own: *mut c_void) -> *mut c_void {
+    let uncancelled = Uncancelled::new();
     // SAFETY: freed only when this thread has ended.
     let own = unsafe { &*own.cast::<Own>() };
     if own.pinned.is_some() {
@@ -235,6 +266,7 @@ extern "C" fn begin(own: *mut c_void) -> *mut c_void {
     } else {
         settle(own.as_ptr());
     }
+    drop(uncancelled);
     (own.routine)(own.argument.load(Ordering::Relaxed))
 }
 

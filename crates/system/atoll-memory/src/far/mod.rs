@@ -13,6 +13,7 @@
 mod auto;
 mod behind;
 mod compressed;
+mod descriptor;
 mod error;
 mod file;
 mod file_places;
