@@ -199,19 +199,31 @@ fn is_paged((start, bytes): (usize, usize)) -> bool {
     state::pager().is_some_and(|pager| !pager.is_segment() && pager.first_paged(start, bytes).is_some())
 }
 
-/// Keeps a stack near and mapped in the calling thread's page table; `false` where that cannot be guaranteed.
+/// Bytes of the stacks that are pinned.
+static PINNED: AtomicUsize = AtomicUsize::new(0);
+
+/// Keeps a stack near and mapped in the calling thread's page table; `false` where that cannot be guaranteed, or where near memory would
+/// have too little for all else.
 fn pin((start, bytes): (usize, usize)) -> bool {
     let Some(pager) = state::pager() else { return true };
     if pager.control().settings.several_nodes() {
         return false;
     }
-    // SAFETY: signals are blocked, so that no fault of this thread's is being handled.
-    let x = unsafe { state::executor(pager) };
-    pager.pin(x, state::table(), start, bytes, true).is_ok()
+    let kept = PINNED.fetch_add(bytes, Ordering::Relaxed);
+    let pinned = pager.has_room_for_long(kept, bytes) && {
+        // SAFETY: signals are blocked, so that no fault of this thread's is being handled.
+        let x = unsafe { state::executor(pager) };
+        pager.pin(x, state::table(), start, bytes, true).is_ok()
+    };
+    if !pinned {
+        PINNED.fetch_sub(bytes, Ordering::Relaxed);
+    }
+    pinned
 }
 
 fn unpin((start, bytes): (usize, usize)) {
     if let Some(pager) = state::pager() {
+        PINNED.fetch_sub(bytes, Ordering::Relaxed);
         pager.unpin(start, bytes);
     }
 }
