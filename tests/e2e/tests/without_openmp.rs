@@ -314,6 +314,12 @@ fn threads_were_cancelled_at_calls_of_the_runtime() {
     }
 }
 
+/// A thread that was cancelled already ended within the call for memory with which the program came to be managed, and within `fork`.
+#[test]
+fn a_cancelled_thread_ended_where_it_took_memory() {
+    helper_as_natively("cancelled_before.c", "40M");
+}
+
 /// Each thread on a stack that the program brings waited four seconds for room where near memory could not keep the stack.
 #[test]
 fn threads_waited_for_room_for_stacks_that_do_not_fit() {

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicUsize, Ordering};
 use atoll_memory::spin::{Held, Spin};
 use atoll_memory::sys::{self, Errno};
 
+use super::cancelling::Uncancelled;
 use super::signal;
 use super::slots::Slot;
 use crate::omp;
@@ -234,35 +235,6 @@ const OF_LIBC: u64 = 0b11 << (32 - 1);
 thread_local! {
     /// The calling thread's own part, if it is a thread of the program's.
     static ME: Cell<*const Own> = const { Cell::new(std::ptr::null()) };
-}
-
-/// A guard while which the calling thread is not cancelled. Its preparations, and those for another thread, make calls that end a
-/// cancelled thread, as the allocator's first for random numbers; natively such a thread goes on to calls of the program's own.
-struct Uncancelled {
-    before: c_int,
-}
-
-unsafe extern "C" {
-    fn pthread_setcancelstate(state: c_int, before: *mut c_int) -> c_int;
-}
-
-impl Uncancelled {
-    /// glibc's `PTHREAD_CANCEL_DISABLE`.
-    const DISABLE: c_int = 1;
-
-    fn new() -> Uncancelled {
-        let mut before = 0;
-        // SAFETY: a place for the state.
-        unsafe { pthread_setcancelstate(Self::DISABLE, &raw mut before) };
-        Uncancelled { before }
-    }
-}
-
-impl Drop for Uncancelled {
-    fn drop(&mut self) {
-        // SAFETY: the state that the thread had. No cancelled thread ends by this, unless it may be cancelled at any time.
-        unsafe { pthread_setcancelstate(self.before, std::ptr::null_mut()) };
-    }
 }
 
 /// The first function of such a thread.
