@@ -349,3 +349,9 @@ fn locks_that_nobody_waits_for_made_system_calls() {
         }
     }
 }
+
+/// Programs that change their user were ended by glibc's signal for it, or waited for ever for workers that they may no longer end.
+#[test]
+fn a_change_of_user_ended_the_program() {
+    everywhere("changes_user.c", "", "12M");
+}

@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use atoll_e2e::build::{helper_with, installed};
 use atoll_e2e::{Atoll, Outcome, native, skip};
@@ -303,6 +304,29 @@ fn memory_was_not_moved_onto_a_reservation() {
 #[test]
 fn threads_were_cancelled_within_a_fault() {
     helper_as_natively("cancelled_at_any_time.c", "40M");
+}
+
+/// Threads that were cancelled soon after they were made ended before they began, and others in the midst of a fault, which closed a file.
+#[test]
+fn threads_were_cancelled_at_calls_of_the_runtime() {
+    for _ in 0..4 {
+        helper_as_natively("cancelled_at_calls.c", "40M");
+    }
+}
+
+/// A thread that was cancelled already ended within the call for memory with which the program came to be managed, and within `fork`.
+#[test]
+fn a_cancelled_thread_ended_where_it_took_memory() {
+    helper_as_natively("cancelled_before.c", "40M");
+}
+
+/// Each thread on a stack that the program brings waited four seconds for room where near memory could not keep the stack.
+#[test]
+fn threads_waited_for_room_for_stacks_that_do_not_fit() {
+    let begun = Instant::now();
+    helper_as_natively("stacks_brought.c", "8M");
+    let took = begun.elapsed();
+    assert!(took < Duration::from_secs(60), "{took:?}");
 }
 
 /// The first blocks of atoll's own moved the program break, which a program with a `malloc` of its own, such as Maxima, takes for its own.

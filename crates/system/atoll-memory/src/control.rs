@@ -49,6 +49,9 @@ pub const EXIT_NODE: i32 = 77;
 /// Exit status where a worker died under the program.
 pub const EXIT_WORKER: i32 = 76;
 
+/// [`Control::ending`] where the master may not kill its workers.
+pub const ENDING_THEMSELVES: u32 = 2;
+
 /// Whose page tables workers use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
@@ -332,7 +335,8 @@ pub struct Control {
     pub late: AtomicI32,
     /// Set when a worker ended the whole program by `exit`: status + 1.
     pub exit_status: AtomicI32,
-    /// Set when the program ends its workers in good order: their deaths are no news.
+    /// Set when the program ends its workers in good order: their deaths are no news. [`ENDING_THEMSELVES`] where they are to end without
+    /// being killed.
     pub ending: AtomicU32,
     /// Set when atoll itself gave up: one of the `EXIT_` numbers.
     pub failure: AtomicI32,

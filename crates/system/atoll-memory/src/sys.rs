@@ -207,6 +207,17 @@ unsafe fn open(path: *const u8, flags: i32) -> Result<i32, Errno> {
     Ok(out_of_the_way(fd as i32))
 }
 
+/// Opens the file `path` to read it and [`close`] it at once: the descriptor may have a number that programs count on.
+///
+/// # Errors
+/// The kernel's.
+pub fn open_briefly(path: &std::ffi::CStr) -> Result<i32, Errno> {
+    let (at, flags) = (libc::AT_FDCWD as usize, (libc::O_RDONLY | libc::O_CLOEXEC) as usize);
+    // SAFETY: a C string.
+    let fd = unsafe { syscall(libc::SYS_openat, [at, path.as_ptr() as usize, flags, 0, 0, 0])? };
+    Ok(fd as i32)
+}
+
 /// Gives the same descriptor a number that programs do not count on: they expect the low ones for themselves, and
 /// close ranges of them. Not much higher, as each fork copies the table up to the highest. The same number if there
 /// is no room.
@@ -414,12 +425,9 @@ pub fn private_bytes_by(statm: i32) -> u64 {
 }
 
 fn private_bytes_in(statm: &std::ffi::CStr) -> u64 {
-    let (at, flags) = (libc::AT_FDCWD as usize, (libc::O_RDONLY | libc::O_CLOEXEC) as usize);
-    // SAFETY: a C string.
-    let opened = unsafe { syscall(libc::SYS_openat, [at, statm.as_ptr() as usize, flags, 0, 0, 0]) };
-    opened.map_or(0, |fd| {
-        let bytes = private_bytes_by(fd as i32);
-        close(fd as i32);
+    open_briefly(statm).map_or(0, |fd| {
+        let bytes = private_bytes_by(fd);
+        close(fd);
         bytes
     })
 }

@@ -7,7 +7,7 @@
 
 use std::sync::atomic::{AtomicI32, Ordering};
 
-use atoll_memory::control::Control;
+use atoll_memory::control::{Control, ENDING_THEMSELVES};
 use atoll_memory::spin;
 use atoll_memory::sys::{self, Errno};
 
@@ -41,6 +41,9 @@ fn look() {
 /// the calling process once the program has ended. With a control block it also sends on the process's signals, and may return
 /// sooner for them.
 pub(super) fn wait(fd: i32, ns: i64, signals_of: Option<&Control>) -> bool {
+    if signals_of.is_some_and(|control| control.ending.load(Ordering::Acquire) == ENDING_THEMSELVES) {
+        end();
+    }
     if let Some(control) = signals_of
         && fd < 0
     {

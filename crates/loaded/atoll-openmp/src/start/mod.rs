@@ -12,6 +12,7 @@
 //! `newer_libc` looks up what only newer glibcs have.
 
 mod again;
+mod cancelling;
 pub(crate) mod constructor;
 pub(crate) mod copies_for_others;
 pub(crate) mod forked;

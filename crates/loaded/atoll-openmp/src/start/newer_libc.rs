@@ -3,7 +3,7 @@
 //! `wrap` has them looked up while the master has one thread; `process` uses them in a new worker, where nothing can be looked
 //! up.
 
-use std::ffi::{CStr, c_void};
+use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::{AtomicIsize, AtomicU32, Ordering};
 
 use crate::arch;
@@ -45,9 +45,35 @@ pub(super) fn rseq_area() -> Option<isize> {
     (RSEQ_SIZE.load(Ordering::Relaxed) > 0).then(|| RSEQ_OFFSET.load(Ordering::Relaxed))
 }
 
+/// libc's `pthread_create`.
+pub(crate) type Create = unsafe extern "C" fn(
+    *mut libc::pthread_t,
+    *const libc::pthread_attr_t,
+    extern "C" fn(*mut c_void) -> *mut c_void,
+    *mut c_void,
+) -> c_int;
+
+/// Makes a thread that ends at once. With the first, glibc sets its handlers of the signals by which all threads change their user, which
+/// end the program if nobody handles them, and it takes a thread for the first only while its promise stands.
+fn make_first_thread(create: Create) {
+    extern "C" fn nothing(_: *mut c_void) -> *mut c_void {
+        std::ptr::null_mut()
+    }
+    let mut thread = 0;
+    // SAFETY: a function that touches nothing; the thread is waited for.
+    unsafe {
+        if create(&raw mut thread, std::ptr::null(), nothing, std::ptr::null_mut()) == 0 {
+            libc::pthread_join(thread, std::ptr::null_mut());
+        }
+    }
+}
+
 /// Takes back libc's promise that there is one thread, by which libstdc++ leaves out atomics (reference counts, guards of
 /// static locals) and wake-ups, and libc its own locks. Copies of the calling thread, as workers are, inherit its flag.
-pub(crate) fn not_single_threaded() {
+///
+/// `create` is libc's own `pthread_create`.
+pub(crate) fn not_single_threaded(create: Create) {
+    make_first_thread(create);
     if let Some(single) = variable::<u8>(c"__libc_single_threaded") {
         // SAFETY: a byte that libc itself clears when a thread is made.
         unsafe { *single = 0 };

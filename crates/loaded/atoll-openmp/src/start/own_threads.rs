@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicUsize, Ordering};
 use atoll_memory::spin::{Held, Spin};
 use atoll_memory::sys::{self, Errno};
 
+use super::cancelling::Uncancelled;
 use super::signal;
 use super::slots::Slot;
 use crate::omp;
@@ -66,6 +67,7 @@ pub(crate) unsafe fn create(
     argument: *mut c_void,
     create: Create<'_>,
 ) -> c_int {
+    let _uncancelled = Uncancelled::new();
     // SAFETY: the caller's promise.
     let mut wanted = match unsafe { Wanted::read(attributes) } {
         Ok(wanted) => wanted,
@@ -198,19 +200,31 @@ fn is_paged((start, bytes): (usize, usize)) -> bool {
     state::pager().is_some_and(|pager| !pager.is_segment() && pager.first_paged(start, bytes).is_some())
 }
 
-/// Keeps a stack near and mapped in the calling thread's page table; `false` where that cannot be guaranteed.
+/// Bytes of the stacks that are pinned.
+static PINNED: AtomicUsize = AtomicUsize::new(0);
+
+/// Keeps a stack near and mapped in the calling thread's page table; `false` where that cannot be guaranteed, or where near memory would
+/// have too little for all else.
 fn pin((start, bytes): (usize, usize)) -> bool {
     let Some(pager) = state::pager() else { return true };
     if pager.control().settings.several_nodes() {
         return false;
     }
-    // SAFETY: signals are blocked, so that no fault of this thread's is being handled.
-    let x = unsafe { state::executor(pager) };
-    pager.pin(x, state::table(), start, bytes, true).is_ok()
+    let kept = PINNED.fetch_add(bytes, Ordering::Relaxed);
+    let pinned = pager.has_room_for_long(kept, bytes) && {
+        // SAFETY: signals are blocked, so that no fault of this thread's is being handled.
+        let x = unsafe { state::executor(pager) };
+        pager.pin(x, state::table(), start, bytes, true).is_ok()
+    };
+    if !pinned {
+        PINNED.fetch_sub(bytes, Ordering::Relaxed);
+    }
+    pinned
 }
 
 fn unpin((start, bytes): (usize, usize)) {
     if let Some(pager) = state::pager() {
+        PINNED.fetch_sub(bytes, Ordering::Relaxed);
         pager.unpin(start, bytes);
     }
 }
@@ -225,6 +239,7 @@ thread_local! {
 
 /// The first function of such a thread.
 extern "C" fn begin(own: *mut c_void) -> *mut c_void {
+    let uncancelled = Uncancelled::new();
     // SAFETY: freed only when this thread has ended.
     let own = unsafe { &*own.cast::<Own>() };
     if own.pinned.is_some() {
@@ -235,6 +250,7 @@ extern "C" fn begin(own: *mut c_void) -> *mut c_void {
     } else {
         settle(own.as_ptr());
     }
+    drop(uncancelled);
     (own.routine)(own.argument.load(Ordering::Relaxed))
 }
 

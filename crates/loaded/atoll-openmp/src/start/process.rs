@@ -259,6 +259,9 @@ extern "C" fn worker_thread(arg: *mut c_void) -> *mut c_void {
 /// The nanoseconds that a helper thread with nothing to do waits at once.
 const LONG_NS: i64 = 3_600_000_000_000;
 
+/// The nanoseconds that a helper thread waits at once for faults to serve: whether its worker is to end it learns in between.
+const SERVING_NS: i64 = 1_000_000_000;
+
 /// Runs a process's helper thread, which never ends. It may run with another worker's TLS: no errno, no thread-locals, no libc.
 fn help(pager: &'static Pager, table: usize, scanner: Option<()>, uffd: &AtomicI32) -> ! {
     let mut tail = 0u32;
@@ -274,7 +277,7 @@ fn help(pager: &'static Pager, table: usize, scanner: Option<()>, uffd: &AtomicI
             sys::sleep_ns(100_000);
         }
         let uffd = Uffd(uffd.load(Ordering::Acquire));
-        let period = if pager.scans() { PERIOD_NS } else { LONG_NS };
+        let period = if pager.scans() { PERIOD_NS } else { SERVING_NS };
         loop {
             if serve(pager, x, table, uffd) || wait(uffd.0, period) || !pager.scans() {
                 continue;

@@ -15,6 +15,7 @@ use atoll_memory::arena::{self, SetupError};
 use atoll_memory::control::{Control, EXIT_FAR, EXIT_SETUP, Handle, PageTables};
 use atoll_memory::{layout, limits, sys};
 
+use super::cancelling::Uncancelled;
 use super::share::PinnedFile;
 use super::{constructor, forked, newer_libc, objects, own_control, process, signal};
 use crate::{heap, state, wrap};
@@ -175,7 +176,9 @@ fn look(size: usize, caller: usize) {
     // SAFETY: errno is this thread's, and a call for memory that succeeds leaves it alone.
     unsafe {
         let errno = *libc::__errno_location();
+        let uncancelled = Uncancelled::new();
         take(control);
+        drop(uncancelled);
         *libc::__errno_location() = errno;
     }
 }

@@ -70,7 +70,7 @@ pub(crate) fn carry_out(words: [u64; 4], bytes: &[u8]) -> atoll_nodes::calls::Re
 pub(crate) fn init() {
     newer_libc::find();
     // The master may have no threads, but it has workers.
-    newer_libc::not_single_threaded();
+    newer_libc::not_single_threaded(real!("pthread_create", newer_libc::Create));
     stdio::init();
     process::init();
 }

@@ -5,11 +5,12 @@
 //! the master nor a worker passes through.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
+use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
 
-use atoll_memory::control::{Control, EXIT_WORKER, MAX_WORKERS};
+use atoll_memory::control::{Control, ENDING_THEMSELVES, EXIT_WORKER, MAX_WORKERS};
 use atoll_memory::spin::Spin;
-use atoll_memory::sys;
+use atoll_memory::sys::{self, Errno};
 use atoll_nodes::numbers::Numbers;
 use atoll_nodes::{ask, stack};
 
@@ -89,8 +90,12 @@ pub(super) fn in_worker() -> bool {
 }
 
 pub(crate) fn kill(pid: i32, signal: c_int) {
+    let _ = try_to_kill(pid, signal);
+}
+
+fn try_to_kill(pid: i32, signal: c_int) -> Result<usize, Errno> {
     // SAFETY: values only.
-    let _ = unsafe { sys::syscall(libc::SYS_kill, [pid as usize, signal as usize, 0, 0, 0, 0]) };
+    unsafe { sys::syscall(libc::SYS_kill, [pid as usize, signal as usize, 0, 0, 0, 0]) }
 }
 
 /// Publishes the pager's last figures, which are guarded by its locks.
@@ -118,16 +123,41 @@ fn stop_workers(control: &Control) {
         figures.iter().map(|f| f.pid.load(Ordering::Relaxed)).filter(|&p| p > 0)
     };
     pids().for_each(|p| kill(p, libc::SIGKILL));
+    let mut until = None;
     for p in pids() {
-        // A thread of the program's own may have started the worker just now.
-        kill(p, libc::SIGKILL);
-        // A worker that another worker started is not a child of this process; init or a subreaper reaps it.
-        let options = (libc::WEXITED | libc::__WALL) as usize;
-        // SAFETY: no result wanted.
-        let _ =
-            unsafe { sys::syscall(libc::SYS_waitid, [libc::P_PID as usize, p as usize, 0, options, 0, 0]) };
+        // A thread of the program's own may have started the worker just now. The program may have become another user, who may not end its
+        // workers: they look at this word now and then.
+        if try_to_kill(p, libc::SIGKILL) == Err(Errno(libc::EPERM)) {
+            control.ending.store(ENDING_THEMSELVES, Ordering::Release);
+            until.get_or_insert_with(|| sys::clock_ns(libc::CLOCK_MONOTONIC) + THEMSELVES_NS);
+        }
+        wait_for(p, until);
     }
 }
+
+/// Waits until worker `p` has ended, or until this time in nanoseconds.
+fn wait_for(p: i32, until: Option<u64>) {
+    let options = libc::WEXITED | libc::__WALL | until.map_or(0, |_| libc::WNOHANG);
+    loop {
+        let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
+        let at = info.as_mut_ptr() as usize;
+        // A worker that another worker started is not a child of this process; init or a subreaper reaps it.
+        // SAFETY: the kernel writes the structure, for which zeros are valid.
+        let (waited, ended) = unsafe {
+            let numbers = [libc::P_PID as usize, p as usize, at, options as usize, 0, 0];
+            let waited = sys::syscall(libc::SYS_waitid, numbers);
+            (waited, info.assume_init().si_pid() != 0)
+        };
+        let over = |until| sys::clock_ns(libc::CLOCK_MONOTONIC) >= until;
+        if waited.is_err() || ended || until.is_none_or(over) {
+            return;
+        }
+        sys::sleep_ns(1_000_000);
+    }
+}
+
+/// How many nanoseconds the master waits for workers that it cannot kill.
+const THEMSELVES_NS: u64 = 2_000_000_000;
 
 /// Ends this node's part of the program, which has ended on the origin. Called by the node's agent.
 pub(crate) fn end_node() -> ! {

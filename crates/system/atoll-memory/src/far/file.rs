@@ -16,6 +16,7 @@ use rustix::io_uring::iovec;
 use rustix::process::{Resource, getrlimit};
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::descriptor::Descriptor;
 use super::file_places::{CLUSTER, FilePlaces};
 use super::lane::{Lane, Lanes};
 use super::ring::{Direction, Op};
@@ -51,7 +52,7 @@ struct Round {
 
 /// Far memory in a file; see the module.
 pub struct FileStore {
-    file: OwnedFd,
+    file: Descriptor,
     /// Checksum of each page held, 0 for none.
     sums: Table,
     /// Where each page held lies in the file.
@@ -558,8 +559,9 @@ fn open(dir: &Path) -> rustix::io::Result<(OwnedFd, bool)> {
 
 /// Gives the same descriptor a higher number: programs expect the low ones for themselves, and close ranges of
 /// them. Not much higher: each fork copies the table up to the highest.
-pub(super) fn out_of_the_way(fd: OwnedFd) -> OwnedFd {
+pub(super) fn out_of_the_way(fd: OwnedFd) -> Descriptor {
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(1 << 20);
     let high = (limit / 2).min(1 << 10) as i32;
-    rustix::io::fcntl_dupfd_cloexec(&fd, high).unwrap_or(fd)
+    let fd = Descriptor::from(fd);
+    rustix::io::fcntl_dupfd_cloexec(&fd, high).map_or(fd, Descriptor::from)
 }

@@ -14,6 +14,7 @@ mod ages;
 mod auto;
 mod behind;
 mod compressed;
+mod descriptor;
 mod error;
 mod file;
 mod file_places;

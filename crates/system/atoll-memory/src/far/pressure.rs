@@ -4,7 +4,7 @@
 //!
 //! Fault path: no allocation, no lock the program could hold, no arena access, no panic.
 
-use rustix::fs::{self, CWD, Mode, OFlags};
+use crate::sys;
 
 /// The machine is short of memory when less than one part in this number of its memory is available.
 const SHORT_PART: u64 = 32;
@@ -34,10 +34,12 @@ pub struct MachineMemory {
 
 /// Reads the machine's memory; `None` where that cannot be read.
 pub fn machine_memory() -> Option<MachineMemory> {
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-    let file = fs::openat(CWD, c"/proc/meminfo", flags, Mode::empty()).ok()?;
+    // Closed without libc, by whose `close` a cancelled thread would end here, within its fault.
+    let file = sys::open_briefly(c"/proc/meminfo").ok()?;
     let mut text = [0; 512];
-    let read = rustix::io::read(&file, &mut text).unwrap_or(0);
+    // SAFETY: a buffer of its size.
+    let read = unsafe { sys::read(file, text.as_mut_ptr(), text.len()) }.unwrap_or(0);
+    sys::close(file);
     memory_of(text.get(..read).unwrap_or_default())
 }
 

@@ -4,9 +4,10 @@
 //! (`Ring::new` is set-up code; it runs in the process that will use the ring.)
 
 use std::ffi::c_void;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::atomic::{AtomicU32, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 
+use super::descriptor::Descriptor;
 use crate::layout;
 use rustix::io::Errno;
 use rustix::io_uring::{
@@ -44,7 +45,7 @@ struct Region {
 impl Region {
     /// Maps it at `at`, which is kept for it; where something is there already (several stores in one process), at an
     /// address of the kernel's choice.
-    fn new(fd: &OwnedFd, at: usize, bytes: usize, offset: u64) -> rustix::io::Result<Self> {
+    fn new(fd: &Descriptor, at: usize, bytes: usize, offset: u64) -> rustix::io::Result<Self> {
         let map = |at: usize, fixed: MapFlags| {
             let flags = MapFlags::SHARED | MapFlags::POPULATE | fixed;
             let protection = ProtFlags::READ | ProtFlags::WRITE;
@@ -73,7 +74,7 @@ impl Drop for Region {
 pub(crate) struct Ring {
     rings: Region,
     entries: Region,
-    fd: OwnedFd,
+    fd: Descriptor,
     params: io_uring_params,
 }
 

@@ -81,6 +81,17 @@ impl Pager {
         }
     }
 
+    /// Whether `more` bytes can stay near for long beside the `kept` that do so already: near memory then still has enough for all else.
+    /// Without asking, whoever pins what does not fit waits for room that nobody makes.
+    pub fn has_room_for_long(&self, kept: usize, more: usize) -> bool {
+        if !self.limited() {
+            return true;
+        }
+        let target = self.frame_target();
+        let for_others = self.least_frames().max(target / 4);
+        (kept + more) as u64 >> self.places.shift < u64::from(target.saturating_sub(for_others))
+    }
+
     /// Lets the pages go again.
     pub fn unpin(&self, start: usize, len: usize) {
         let bytes = self.page_bytes();

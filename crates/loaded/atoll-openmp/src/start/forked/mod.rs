@@ -23,6 +23,7 @@ use atoll_memory::sys::{self, Errno};
 use atoll_memory::uffd::Uffd;
 use atoll_memory::{far, layout, limits};
 
+use super::cancelling::Uncancelled;
 use super::{own_threads, process, signal, take_over};
 use crate::heap::{large, mapped_over};
 use crate::state::SignalsBlocked;
@@ -107,7 +108,9 @@ pub(crate) fn fork(handlers: bool, call: impl FnOnce() -> i32) -> Result<i32, Fo
         return Ok(call());
     };
     let alone = FORKING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let uncancelled = Uncancelled::new();
     prepare(pager)?;
+    drop(uncancelled);
     if !handlers {
         before();
     }

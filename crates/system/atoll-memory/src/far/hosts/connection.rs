@@ -7,7 +7,7 @@
 
 use std::io::{IoSlice, IoSliceMut};
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -18,6 +18,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::lenders::{LenderFigures, LenderSettings, LenderState};
 use super::wire::{self, Hello, Purpose, Reply, Request, Side, Status, Verb, Welcome};
+use crate::far::descriptor::Descriptor;
 use crate::far::file::out_of_the_way;
 
 /// How long a worker looks for a reply again and again before it sleeps, in nanoseconds: waking it takes longer than most replies.
@@ -81,7 +82,7 @@ pub(super) struct To<'a> {
 
 /// A connection, which is made when it is used.
 pub(crate) struct Connection {
-    socket: Option<OwnedFd>,
+    socket: Option<Descriptor>,
     sequence: u32,
 }
 
@@ -274,7 +275,7 @@ fn receive_bytes(
 }
 
 /// Makes a connection for pages of the run's session.
-fn connect(to: To<'_>) -> Result<OwnedFd, LenderTrouble> {
+fn connect(to: To<'_>) -> Result<Descriptor, LenderTrouble> {
     if to.figures.state() == LenderState::Lost {
         return Err(LenderTrouble::Lost);
     }
