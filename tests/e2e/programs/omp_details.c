@@ -1,4 +1,4 @@
-// Details of the standard: dependences over iterators that name nothing, pools that get their memory back, absent arguments of a
+// Details of the standard: dependences over iterators that name nothing, pools that get their memory back and have room for a block that grows, absent arguments of a
 // target region, the default allocator of the environment, zeros in affinity formats.
 #include <omp.h>
 #include <stdio.h>
@@ -41,6 +41,33 @@ static int pools(void) {
     return wrong;
 }
 
+static int grown(void) {
+    int wrong = 0;
+    omp_alloctrait_t traits[] = {{omp_atk_pool_size, 1 << 20}, {omp_atk_fallback, omp_atv_null_fb}};
+    omp_allocator_handle_t pool = omp_init_allocator(omp_default_mem_space, 2, traits);
+    char *block = omp_alloc(600000, pool);
+    if (!block) return 100;
+    memset(block, 7, 600000);
+    block = omp_realloc(block, 900000, pool, pool);
+    if (!block) return 200;
+    wrong += block[599999] != 7;
+    // The old block stays where there is no room.
+    wrong += omp_realloc(block, 2000000, pool, pool) != NULL;
+    wrong += block[599999] != 7;
+    wrong += omp_alloc(300000, pool) != NULL;
+    block = omp_realloc(block, 500000, pool, pool);
+    if (!block) return 300;
+    void *other = omp_alloc(300000, pool);
+    wrong += other == NULL;
+    omp_free(block, pool);
+    omp_free(other, pool);
+    block = omp_alloc(900000, pool);
+    wrong += block == NULL;
+    omp_free(block, pool);
+    omp_destroy_allocator(pool);
+    return wrong;
+}
+
 static int absent(int *optional) {
     int seen = 0;
 #pragma omp target map(tofrom : seen) firstprivate(optional)
@@ -52,6 +79,7 @@ int main(int argc, char **argv) {
     int five = 5;
     printf("%d %d %d\n", elements(0), elements(1), elements(3));
     printf("%d\n", pools());
+    printf("%d\n", grown());
     printf("%d %d\n", absent(NULL), absent(&five));
     printf("%d\n", omp_get_default_allocator() == omp_high_bw_mem_alloc);
     char line[200];

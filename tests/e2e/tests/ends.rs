@@ -40,6 +40,13 @@ fn programs_that_cannot_be_run() {
     Atoll::new(helper_with("plain.c", &["-static", "-fno-openmp"])).run().exits(70).says("static");
 }
 
+/// The sanitizer said that its runtime has to come first, or that the address space is not as it expects.
+#[test]
+fn programs_with_a_sanitizer_were_started_and_failed() {
+    let program = helper_with("plain.c", &["-fsanitize=address"]);
+    Atoll::new(program).run().exits(70).says("is built with -fsanitize=address");
+}
+
 #[test]
 fn a_program_of_32_bits() {
     let folder = tempfile::tempdir().expect("a folder");

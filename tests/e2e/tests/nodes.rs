@@ -63,6 +63,28 @@ fn the_examination_of_code_took_near_memory_for_ever() {
     assert!(pinned < 4 << 20, "{pinned}");
 }
 
+/// Who locked a mutex whose owner had ended waited for ever.
+#[test]
+fn robust_mutexes_whose_owner_ended_were_never_free() {
+    let program = helper("robust.c");
+    let alone = native(&program).run().exits(0);
+    for way in ["--nodes 2 --workers 2 --home-alone off", "--nodes 2 --workers 2", "--near 16M"] {
+        let run = Atoll::new(&program).with(way).limit(60).run().exits(0);
+        assert_eq!(run.text(), alone.text(), "{}", run.told());
+    }
+}
+
+/// Blocks of at most eight bytes were aligned to eight, and what an allocator's pool has room for is known on one node.
+#[test]
+fn small_blocks_were_not_aligned_and_pools_had_no_room_for_growth() {
+    for source in ["alignments.cc", "omp_details.c"] {
+        let program = helper(source);
+        let alone = native(&program).run().exits(0);
+        let run = Atoll::new(&program).with("--nodes 2 --workers 2 --home-alone off").run().exits(0);
+        assert_eq!(run.text(), alone.text(), "{}", run.told());
+    }
+}
+
 #[test]
 fn workloads_of_class_s() {
     let began = Instant::now();

@@ -72,6 +72,8 @@ as_natively! {
     mapping "mapping.c" "" "11M";
     blocks_where_freed_ones_lay "temporaries.c" "" "12M";
     blocks_where_freed_ones_lay_and_near_memory_has_room "temporaries.c" "" "1G";
+    // Blocks of at most eight bytes were aligned to eight.
+    small_blocks_were_not_aligned "alignments.cc" "" "24M";
     breaks "breaks.c" "" "24M";
     teams_larger_than_workers "teams.c" "" "16M";
     libc_state "settings.c" "" "12M";
@@ -126,7 +128,8 @@ fn teams_of_more_than_256() {
     assert!(run.status != Some(0) && run.stderr.contains("1024"), "{}", run.told());
 }
 
-/// A clause without elements asked for petabytes, and a pool never had its memory back from `omp_null_allocator`.
+/// A clause without elements asked for petabytes, a pool never had its memory back from `omp_null_allocator`, and a block that grew needed
+/// room in the pool for both the old one and the new.
 #[test]
 fn details_of_the_standard() {
     everywhere_with("omp_details.c", "", "16M", &[("OMP_ALLOCATOR", "omp_high_bw_mem_alloc")]);

@@ -89,6 +89,7 @@ fn allocate(size: usize, alignment: usize, zeroed: bool, caller: usize) -> *mut 
         return block;
     }
     overflow::note(size);
+    let size = size.max(small::LEAST);
     // SAFETY: plain allocation calls.
     let block = small::or_with_more(size.saturating_add(alignment), || unsafe {
         match (alignment > 16, zeroed) {
@@ -200,8 +201,10 @@ unsafe extern "C" fn realloc_for(block: *mut c_void, size: usize, caller: usize)
     // SAFETY: the block is live; sizes are known where it came from.
     unsafe {
         let have = if small::contains(block) {
-            if size < large::LEAST && state::heap_ready() && !overflow::wants(size, caller) {
+            let is_for_small = size > 0 && size < large::LEAST && state::heap_ready();
+            if is_for_small && !overflow::wants(size, caller) {
                 overflow::note(size.saturating_sub(small::mi_usable_size(block)));
+                let size = size.max(small::LEAST);
                 return small::or_with_more(size, || small::mi_realloc(block, size));
             }
             small::mi_usable_size(block)
@@ -209,7 +212,7 @@ unsafe extern "C" fn realloc_for(block: *mut c_void, size: usize, caller: usize)
             let have = small::mi_usable_size(block);
             if size > 0
                 && size <= have
-                && size >= have / 2
+                && size.max(small::LEAST) >= have / 2
                 && !(objects::is_libc_code(caller) && is_private(caller))
             {
                 return block;

@@ -166,6 +166,7 @@ fn heap() -> Option<*mut mi::mi_heap_t> {
 /// Allocates a paged block; `None` if that is impossible, so that a pinned one has to serve.
 pub(crate) fn allocate(size: usize, alignment: usize, zeroed: bool) -> Option<*mut c_void> {
     let heap = heap()?;
+    let size = size.max(super::small::LEAST);
     // SAFETY: the heap is this thread's own.
     let block = unsafe {
         match (alignment > 16, zeroed) {

@@ -35,6 +35,10 @@ unsafe extern "C" {
 const OPTION_LIMIT_OS_ALLOC: mi::mi_option_t = mi::mi_option_limit_os_alloc;
 const OPTION_ARENA_RESERVE: mi::mi_option_t = 23;
 
+/// The bytes of the smallest block that the program gets. mimalloc aligns smaller ones to 8 only, but libc promises 16, and
+/// compilers rely on that for types whose alignment is 16.
+pub(super) const LEAST: usize = 16;
+
 /// The option for the milliseconds after which unused memory is given back; -1 means never.
 const OPTION_PURGE_DELAY: mi::mi_option_t = 15;
 

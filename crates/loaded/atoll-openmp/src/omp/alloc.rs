@@ -59,6 +59,17 @@ fn take(handle: usize, block: usize, bytes: usize) -> bool {
     }
 }
 
+/// Counts `bytes` of `block`, which is to replace the block `old`: where that counts against the pool of `handle`, too, it no
+/// longer does then, and needs no room besides the new one. If there is no room, nothing changes.
+fn take_for(old: Option<usize>, handle: usize, block: usize, bytes: usize) -> bool {
+    let Some(old) = old.filter(|old| owner(*old) == Some(handle)) else { return take(handle, block, bytes) };
+    if atoll_nodes::active() {
+        spread::pools::replace(old, block, bytes)
+    } else {
+        POOLS.lock().replace(old, block, bytes)
+    }
+}
+
 /// Notes that the block is free; returns the handle whose pool it counted against, if any.
 fn give(block: usize) -> Option<usize> {
     if atoll_nodes::active() { spread::pools::give(block) } else { POOLS.lock().give(block) }
@@ -91,6 +102,8 @@ pub(super) fn plain(align: usize, size: usize, zeroed: bool) -> *mut u8 {
     // SAFETY: calls into the C library with any sizes; errors are null.
     unsafe {
         if align <= 16 {
+            // An allocator that the program brings may align a block to no more than its size.
+            let size = size.max(16);
             return if zeroed { libc::calloc(1, size) } else { libc::malloc(size) }.cast();
         }
         let mut memory = ptr::null_mut();
@@ -104,12 +117,23 @@ pub(super) fn plain(align: usize, size: usize, zeroed: bool) -> *mut u8 {
     }
 }
 
+/// What a block is charged to a pool: as in gcc's libgomp, which puts a header in front of each, and programs reckon with that.
+fn charge(align: usize, size: usize) -> usize {
+    const HEADER: usize = 32;
+    size.saturating_add(HEADER).saturating_add(align.saturating_sub(size_of::<usize>()))
+}
+
 fn usable(memory: *mut u8) -> usize {
     // SAFETY: the memory is from the C library's allocator.
     unsafe { libc::malloc_usable_size(memory.cast()) }
 }
 
 fn allocate(align: usize, size: usize, handle: usize, zeroed: bool) -> *mut u8 {
+    allocate_for(None, align, size, handle, zeroed)
+}
+
+/// Allocates a block, in the room of the pool's block `old` if that is given.
+fn allocate_for(old: Option<usize>, align: usize, size: usize, handle: usize, zeroed: bool) -> *mut u8 {
     if size == 0 || !(align == 0 || align.is_power_of_two()) {
         return ptr::null_mut();
     }
@@ -123,8 +147,7 @@ fn allocate(align: usize, size: usize, handle: usize, zeroed: bool) -> *mut u8 {
     } else if size <= allocator.pool {
         let memory = plain(align, size, zeroed);
         if !memory.is_null() {
-            // The pool is charged with what the C library's block takes, not only with what was asked for.
-            if take(or_default(handle), memory as usize, usable(memory)) {
+            if take_for(old, or_default(handle), memory as usize, charge(align, size)) {
                 return memory;
             }
             // SAFETY: just allocated.
@@ -134,7 +157,7 @@ fn allocate(align: usize, size: usize, handle: usize, zeroed: bool) -> *mut u8 {
     match allocator.fallback {
         FALLBACK_NULL => ptr::null_mut(),
         FALLBACK_ABORT => super::fatal(&format!("Out of memory allocating {size} bytes")),
-        FALLBACK_ALLOCATOR => allocate(align, size, allocator.other, zeroed),
+        FALLBACK_ALLOCATOR => allocate_for(old, align, size, allocator.other, zeroed),
         _ => plain(align, size, zeroed),
     }
 }
@@ -192,7 +215,7 @@ pub(crate) extern "C" fn omp_realloc(
     // Without a handle the new block comes from the allocator of the old one.
     let from = || owner(memory as usize).unwrap_or(free_handle);
     let handle = if handle == 0 { from() } else { handle };
-    let new = allocate(0, size, handle, false);
+    let new = allocate_for(Some(memory as usize), 0, size, handle, false);
     if !new.is_null() {
         // SAFETY: both blocks are at least that long, and do not overlap.
         unsafe { new.copy_from_nonoverlapping(memory, usable(memory).min(size)) };

@@ -47,6 +47,20 @@ impl Pools {
         true
     }
 
+    /// Counts `bytes` of a block against the pool of the block `old`, which no longer counts; returns whether there is room.
+    pub(crate) fn replace(&mut self, old: usize, block: usize, bytes: usize) -> bool {
+        let Some((handle, before)) = self.blocks.get(&old).copied() else { return false };
+        let Some(pool) = self.pools.get_mut(&handle) else { return false };
+        let used = (pool.used - before).saturating_add(bytes);
+        if used > pool.limit {
+            return false;
+        }
+        pool.used = used;
+        self.blocks.remove(&old);
+        self.blocks.insert(block, (handle, bytes));
+        true
+    }
+
     /// Removes a block that was freed; returns the handle of the allocator it counted against, if any.
     pub(crate) fn give(&mut self, block: usize) -> Option<usize> {
         let (handle, bytes) = self.blocks.remove(&block)?;
@@ -76,5 +90,19 @@ mod tests {
         assert!(pools.take(100, 2, 40));
         pools.forget(100);
         assert!(pools.of(2).is_none() && !pools.take(100, 4, 1));
+    }
+
+    #[test]
+    fn a_block_that_replaces_another_needs_no_room_beside_it() {
+        let mut pools = Pools::new();
+        pools.make(100, 64);
+        assert!(pools.take(100, 1, 40) && pools.replace(1, 2, 64));
+        assert_eq!((pools.of(1), pools.of(2)), (None, Some(100)));
+        // What has no room changes nothing, and what counts against no pool is not replaced.
+        assert!(!pools.replace(2, 3, 65) && !pools.replace(1, 3, 1));
+        assert_eq!((pools.of(2), pools.of(3)), (Some(100), None));
+        assert!(pools.replace(2, 3, 24) && pools.take(100, 4, 40) && !pools.take(100, 5, 1));
+        assert_eq!(pools.give(3), Some(100));
+        assert!(pools.take(100, 5, 24));
     }
 }

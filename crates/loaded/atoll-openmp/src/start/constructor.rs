@@ -128,6 +128,9 @@ fn set_up(control: &'static Control, objects: &[objects::Object], in_stack: usiz
         return Err("mimalloc does not take the pinned memory".into());
     }
     heap::overflow::begin();
+    if control.settings.several_nodes() {
+        crate::wrap::node_robust::begin();
+    }
     state::set_heap_ready();
     let faults = open_faults(control)?;
     let pager = arena::create(control).map_err(|e| {

@@ -26,6 +26,7 @@ mod io;
 pub(crate) mod keys;
 mod lend;
 mod limits;
+pub(crate) mod node_robust;
 mod node_sync;
 mod one_at_a_time;
 mod other_processes;

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use atoll_memory::sys;
 
+use super::node_robust::{self, ROBUST};
 use crate::state;
 use atoll_nodes::futexes::{self, Slept};
 
@@ -95,17 +96,19 @@ fn until_taken(
     }
 }
 
-// The words of a mutex: lock, count, owner, (users), kind.
+// The words of a mutex: lock, count, owner, users, kind. The word of users is a robust mutex' state: see `node_robust`.
 
 const RECURSIVE: u32 = 1;
 const ERRORCHECK: u32 = 2;
+const USERS: usize = 12;
 
 /// # Safety
 /// `at` is a mutex; `time` is null or a time.
 unsafe fn lock(at: usize, clock: i32, time: usize, wait: bool) -> i32 {
     // SAFETY: the caller's promise.
     let (held, count, owner, kind) = unsafe { (word(at, 0), word(at, 4), word(at, 8), word(at, 16)) };
-    let (kind, me) = (kind.load(Ordering::Relaxed) & 3, me());
+    let (kind, me) = (kind.load(Ordering::Relaxed), me());
+    let (is_robust, kind) = (kind & ROBUST != 0, kind & 3);
     // Only this thread stores its own number, so a plain load is enough.
     if matches!(kind, RECURSIVE | ERRORCHECK) && owner.load(Ordering::Relaxed) == me {
         if kind == ERRORCHECK {
@@ -126,9 +129,22 @@ unsafe fn lock(at: usize, clock: i32, time: usize, wait: bool) -> i32 {
             return error;
         }
     }
+    // SAFETY: the caller's promise.
+    let error = if is_robust { node_robust::taken(at, unsafe { word(at, USERS) }) } else { 0 };
+    if error == libc::ENOTRECOVERABLE {
+        release(held);
+        return error;
+    }
     owner.store(me, Ordering::Relaxed);
     count.store(1, Ordering::Relaxed);
-    0
+    error
+}
+
+/// Gives back a mutex by its word. Other side: `lock`.
+fn release(held: &AtomicU32) {
+    if held.swap(0, Ordering::Release) == 2 {
+        futexes::wake(held, 1, ANY);
+    }
 }
 
 /// # Safety
@@ -136,19 +152,46 @@ unsafe fn lock(at: usize, clock: i32, time: usize, wait: bool) -> i32 {
 unsafe fn unlock(at: usize) -> i32 {
     // SAFETY: the caller's promise.
     let (held, count, owner, kind) = unsafe { (word(at, 0), word(at, 4), word(at, 8), word(at, 16)) };
-    let kind = kind.load(Ordering::Relaxed) & 3;
-    if matches!(kind, RECURSIVE | ERRORCHECK) && owner.load(Ordering::Relaxed) != me() {
+    let kind = kind.load(Ordering::Relaxed);
+    let (is_robust, kind) = (kind & ROBUST != 0, kind & 3);
+    if (is_robust || matches!(kind, RECURSIVE | ERRORCHECK)) && owner.load(Ordering::Relaxed) != me() {
         return libc::EPERM;
     }
     if kind == RECURSIVE && count.fetch_sub(1, Ordering::Relaxed) > 1 {
         return 0;
     }
-    owner.store(0, Ordering::Relaxed);
-    // Other side: `lock`.
-    if held.swap(0, Ordering::Release) == 2 {
-        futexes::wake(held, 1, ANY);
+    if is_robust {
+        // SAFETY: the caller's promise.
+        node_robust::given(at, unsafe { word(at, USERS) });
     }
+    owner.store(0, Ordering::Relaxed);
+    release(held);
     0
+}
+
+/// The calling thread ends and has not unlocked this robust mutex.
+///
+/// # Safety
+/// `at` is a mutex that it holds.
+pub(super) unsafe fn owner_ends(at: usize) {
+    // SAFETY: the caller's promise.
+    let (held, owner, users) = unsafe { (word(at, 0), word(at, 8), word(at, USERS)) };
+    if owner.load(Ordering::Relaxed) == me() {
+        node_robust::left(users);
+        owner.store(0, Ordering::Relaxed);
+        release(held);
+    }
+}
+
+/// # Safety
+/// `at` is a mutex.
+unsafe fn consistent(at: usize) -> i32 {
+    // SAFETY: the caller's promise.
+    let (owner, users, kind) = unsafe { (word(at, 8), word(at, USERS), word(at, 16)) };
+    if kind.load(Ordering::Relaxed) & ROBUST == 0 || owner.load(Ordering::Relaxed) != me() {
+        return libc::EINVAL;
+    }
+    node_robust::mend(users)
 }
 
 // The words of a condition variable: a number that each signal changes, and the number of waiters; its attributes' bits are in
@@ -177,8 +220,10 @@ unsafe fn cond_wait(at: usize, mutex: usize, clock: Option<i32>, time: usize) ->
             return error;
         }
         // The wait ends as a spurious wake-up would: the program checks its condition itself.
-        lock(mutex, 0, 0, true);
-        if slept == Slept::TimeOver { libc::ETIMEDOUT } else { 0 }
+        match lock(mutex, 0, 0, true) {
+            0 if slept == Slept::TimeOver => libc::ETIMEDOUT,
+            error => error,
+        }
     }
 }
 
@@ -297,6 +342,7 @@ functions! {
     pthread_mutex_timedlock(m, time) lock(m, libc::CLOCK_REALTIME, time, true);
     pthread_mutex_clocklock(m, clock, time) lock(m, clock as i32, time, true);
     pthread_mutex_unlock(m) unlock(m);
+    pthread_mutex_consistent(m) consistent(m);
     mtx_lock(m) thrd(lock(m, 0, 0, true));
     mtx_trylock(m) thrd(lock(m, 0, 0, false));
     mtx_timedlock(m, time) thrd(lock(m, libc::CLOCK_REALTIME, time, true));

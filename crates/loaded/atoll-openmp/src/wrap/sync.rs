@@ -147,6 +147,7 @@ objects! {
     pthread_mutex_timedlock(object: mutex, time: r(TIME)) first lock_mutex(object);
     pthread_mutex_clocklock(object: mutex, clock: v, time: r(TIME)) first lock_mutex(object);
     pthread_mutex_unlock(object: mutex) first unlock_mutex(object);
+    pthread_mutex_consistent(object: mutex);
     mtx_lock(object: mutex) first lock_mutex(object);
     mtx_trylock(object: mutex) first lock_mutex(object);
     mtx_timedlock(object: mutex, time: r(TIME)) first lock_mutex(object);

@@ -37,6 +37,32 @@ pub(crate) struct Elf {
     pub(crate) exports: Vec<String>,
     /// Whether it imports functions that start other programs or load libraries.
     pub(crate) goes_on: bool,
+    /// The sanitizer whose runtime it needs, or holds, as `-fsanitize` names it, if that is one of [`SANITIZERS`].
+    pub(crate) sanitizer: Option<&'static str>,
+}
+
+/// The sanitizers that lay out the address space and replace `malloc` themselves: the name of the library of each, the function that
+/// begins it, and what `-fsanitize` calls it.
+const SANITIZERS: [(&str, &str, &str); 4] = [
+    ("asan", "__asan_init", "address"),
+    ("hwasan", "__hwasan_init", "hwaddress"),
+    ("msan", "__msan_init", "memory"),
+    ("tsan", "__tsan_init", "thread"),
+];
+
+/// The sanitizer whose library this is: gcc's libasan.so.8, LLVM's libclang_rt.asan-x86_64.so.
+fn sanitizer_of_library(name: &str) -> Option<&'static str> {
+    let name = name.rsplit('/').next().unwrap_or(name);
+    let stem = name.strip_prefix("libclang_rt.").or(name.strip_prefix("lib"))?;
+    let is_of = |library: &&str| {
+        stem.strip_prefix(*library).is_some_and(|rest| rest.starts_with('.') || rest.starts_with('-'))
+    };
+    SANITIZERS.iter().find(|(library, ..)| is_of(&library)).map(|(.., flag)| *flag)
+}
+
+/// The sanitizer that this function begins.
+fn sanitizer_that_begins(function: &[u8]) -> Option<&'static str> {
+    SANITIZERS.iter().find(|(_, begins, _)| begins.as_bytes() == function).map(|(.., flag)| *flag)
 }
 
 /// The kinds of files, by their first bytes.
@@ -136,10 +162,15 @@ impl Elf {
             0 => &[][..],
             _ => sections.section(symbols.string_section())?.data(endian, data)?,
         };
+        found.sanitizer = found.needed.iter().find_map(|name| sanitizer_of_library(name));
+        let mut has_sanitizer = false;
         for symbol in symbols.iter() {
-            let name = names.get(symbol.st_name(endian) as usize..).unwrap_or_default();
-            let name = name.split(|&byte| byte == 0).next().unwrap_or_default();
+            let name = name_at(names, symbol.st_name(endian));
+            if !symbol.is_undefined(endian) {
+                found.sanitizer = found.sanitizer.or(sanitizer_that_begins(name));
+            }
             let Ok(name) = std::str::from_utf8(name) else { continue };
+            has_sanitizer |= name.starts_with("__sanitizer_");
             found.goes_on |= symbol.is_undefined(endian) && goes_on(name);
             if !is_openmp(name) {
                 continue;
@@ -150,13 +181,38 @@ impl Elf {
                 found.imports.push(name.to_owned());
             }
         }
+        // gcc links a sanitizer in without exporting what begins it. The table of all symbols is large, and read for these programs only.
+        if has_sanitizer && found.sanitizer.is_none() {
+            let symbols = sections.symbols(endian, data, elf::SHT_SYMTAB)?;
+            if symbols.string_section().0 != 0 {
+                let names = sections.section(symbols.string_section())?.data(endian, data)?;
+                let mut defined = symbols.iter().filter(|symbol| !symbol.is_undefined(endian));
+                found.sanitizer =
+                    defined.find_map(|symbol| sanitizer_that_begins(name_at(names, symbol.st_name(endian))));
+            }
+        }
         Ok(found)
     }
+}
+
+/// The name that begins at `at` among `names`.
+fn name_at(names: &[u8], at: u32) -> &[u8] {
+    let name = names.get(at as usize..).unwrap_or_default();
+    name.split(|&byte| byte == 0).next().unwrap_or_default()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn libraries_of_sanitizers_are_known_by_their_names() {
+        let of = sanitizer_of_library;
+        assert_eq!([of("libasan.so.8"), of("/usr/lib/libtsan.so.2")], [Some("address"), Some("thread")]);
+        let of_llvm = ["libclang_rt.asan-x86_64.so", "libclang_rt.hwasan.so"].map(of);
+        assert_eq!(of_llvm, [Some("address"), Some("hwaddress")]);
+        assert_eq!(["libubsan.so.1", "liblsan.so.0", "libasana.so", "asan.so"].map(of), [None; 4]);
+    }
 
     #[test]
     fn the_first_bytes_tell_what_a_file_is() {

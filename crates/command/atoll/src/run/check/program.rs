@@ -30,6 +30,16 @@ pub(crate) enum CheckError {
     /// The program runs others on an emulated processor.
     #[error("{0} emulates a processor without userfaultfd, by which atoll pages: run valgrind without atoll")]
     Emulator(String),
+    /// The program has a sanitizer's runtime, which wants the address space and `malloc` for itself.
+    #[error(
+        "{program} is built with -fsanitize={sanitizer}, whose runtime cannot be loaded beside atoll's: build it without that, or run it without atoll"
+    )]
+    Sanitizer {
+        /// The program, or the library that brings the sanitizer.
+        program: String,
+        /// The sanitizer, as the compilers' flag names it.
+        sanitizer: &'static str,
+    },
     /// The program has 32 bits.
     #[error("{0} is a 32-bit program, and atoll runs 64-bit ones: build it with -m64")]
     Bits32(String),
@@ -123,6 +133,9 @@ pub(crate) fn check(
     let names = preload.split([' ', ':']).filter(|name| !name.is_empty());
     program.needed.extend(names.map(str::to_owned));
     let objects = closure(&path, program, &Libraries::new(library_path))?;
+    if let Some((object, sanitizer)) = objects.iter().find_map(|(path, elf)| Some((path, elf.sanitizer?))) {
+        return Err(CheckError::Sanitizer { program: shown(object), sanitizer });
+    }
     // Open MPI's and Intel's libmpi.so.*, MPICH's libmpich.so.*, and their libraries for C++ and Fortran.
     let mpi = objects.iter().any(|(path, _)| file_name(path).starts_with("libmpi"));
     if !objects.iter().any(|(path, _)| is_replaced(path)) {

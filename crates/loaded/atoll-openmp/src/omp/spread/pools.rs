@@ -14,9 +14,10 @@ enum Ask {
     Take,
     Give,
     Of,
+    Replace,
 }
 
-const ASKS: [Ask; 5] = [Ask::Make, Ask::Forget, Ask::Take, Ask::Give, Ask::Of];
+const ASKS: [Ask; 6] = [Ask::Make, Ask::Forget, Ask::Take, Ask::Give, Ask::Of, Ask::Replace];
 const SHIFT: u32 = 60;
 
 /// The meaning of a question's first word.
@@ -40,6 +41,7 @@ pub(super) fn serve(pools: &mut Pools, words: [u64; 3]) -> u64 {
         Some((Ask::Take, handle)) => pools.take(handle, block, bytes).into(),
         Some((Ask::Give, block)) => pools.give(block).unwrap_or(0),
         Some((Ask::Of, block)) => pools.of(block).unwrap_or(0),
+        Some((Ask::Replace, old)) => pools.replace(old, block, bytes).into(),
         None => 0,
     };
     answer as u64
@@ -63,6 +65,11 @@ pub(crate) fn forget(handle: usize) {
 /// Is there room for a block? See `omp::pools::Pools::take`.
 pub(crate) fn take(handle: usize, block: usize, bytes: usize) -> bool {
     post(Ask::Take, handle, [block, bytes]) != 0
+}
+
+/// Is there room for a block in place of another? See `omp::pools::Pools::replace`.
+pub(crate) fn replace(old: usize, block: usize, bytes: usize) -> bool {
+    post(Ask::Replace, old, [block, bytes]) != 0
 }
 
 /// Gives a block back: see `omp::pools::Pools::give`.

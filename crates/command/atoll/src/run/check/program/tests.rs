@@ -65,6 +65,32 @@ fn a_program_of_musls_was_started_and_failed_in_its_linker() {
     );
 }
 
+/// The sanitizer's runtime ended the program with a sentence of its own, or none.
+#[test]
+fn a_program_with_a_sanitizer_was_started_and_failed() {
+    let bench = Bench::new();
+    let ways: [(&str, &[&str]); 5] = [
+        ("address", &["-fsanitize=address"]),
+        ("address", &["-fsanitize=address", "-static-libasan"]),
+        ("thread", &["-fsanitize=thread"]),
+        ("thread", &["-fsanitize=thread", "-static-libtsan"]),
+        ("hwaddress", &["-fsanitize=hwaddress"]),
+    ];
+    for (sanitizer, flags) in ways {
+        // Not each compiler has all of them.
+        let Some(program) = bench.try_gcc("sanitized", PARALLEL, flags) else { continue };
+        let error = bench.check(&program).unwrap_err();
+        let said = format!(
+            "sanitized is built with -fsanitize={sanitizer}, whose runtime cannot be loaded beside atoll's"
+        );
+        assert!(error.contains(&said), "{flags:?}: {error}");
+    }
+    // This one leaves the address space and malloc alone.
+    if let Some(program) = bench.try_gcc("checked", PARALLEL, &["-fsanitize=undefined", "-fopenmp"]) {
+        assert_eq!(bench.check(&program), Ok(Uses::OpenMp));
+    }
+}
+
 #[test]
 fn a_missing_symbol_is_named() {
     let bench = Bench::new();
