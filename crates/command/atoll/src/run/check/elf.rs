@@ -57,7 +57,7 @@ fn sanitizer_of_library(name: &str) -> Option<&'static str> {
     let is_of = |library: &&str| {
         stem.strip_prefix(*library).is_some_and(|rest| rest.starts_with('.') || rest.starts_with('-'))
     };
-    SANITIZERS.iter().find(|(library, ..)| is_of(&library)).map(|(.., flag)| *flag)
+    SANITIZERS.iter().find(|(library, ..)| is_of(library)).map(|(.., flag)| *flag)
 }
 
 /// The sanitizer that this function begins.
