@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use atoll_e2e::build::{helper, openmp, root};
+use atoll_e2e::build::{helper, helper_with, openmp, root};
 use atoll_e2e::random::Random;
 use atoll_e2e::workloads::{PROGRAMS, checksum};
 use atoll_e2e::{Atoll, Outcome, built, native, skip, skip_part, soak};
@@ -661,4 +661,15 @@ fn random_programs_over_a_bad_way() {
     }
     let tally = soak::soak(7, Duration::from_secs(8), true, |line| println!("{line}"));
     none(&tally.failed);
+}
+
+/// The other nodes read `environ`, a variable of the program's by a copy relocation, before its memory was kept coherent.
+#[test]
+fn a_program_with_a_copy_of_environ_ended() {
+    let program = helper_with("copied_environment.c", &["-no-pie", "-fno-pie"]);
+    let alone = native(&program).run().exits(0);
+    for way in ["--nodes 2 --workers 2 --home-alone off", "--nodes 3 --workers 3 --near 24M"] {
+        let run = Atoll::new(&program).with(way).run().exits(0);
+        assert_eq!(run.text(), alone.text(), "{}", run.told());
+    }
 }

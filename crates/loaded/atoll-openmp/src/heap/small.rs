@@ -52,6 +52,19 @@ fn stay_until_the_end() {
     unsafe { mi::mi_option_set(OPTION_DESTROY_ON_EXIT, 2) };
 }
 
+/// More than mimalloc has options.
+const OPTIONS: mi::mi_option_t = 64;
+
+/// Has mimalloc look at the environment now, for all options, and keep what it says. It would do so at uses of each as long as it has not
+/// been told that the process is loaded, from any thread: on several nodes `environ` may be a paged variable of the program's, for which
+/// the thread that fetches pages would wait for ever.
+pub(crate) fn read_options() {
+    for option in 0..OPTIONS {
+        // SAFETY: numbers; mimalloc answers 0 for an option that it does not have, and ignores its value.
+        unsafe { mi::mi_option_set(option, mi::mi_option_get(option)) };
+    }
+}
+
 /// Gives mimalloc its arena. Called once, before the first block; `false` if mimalloc refuses it.
 pub(crate) fn init() -> bool {
     stay_until_the_end();

@@ -57,11 +57,13 @@ pub(super) fn set_up(
     state::manage(pager);
     // Called while the program's variables are still this process's own.
     wrap::init();
+    heap::small::read_options();
     let mut contents = Vec::new();
     for object in objects.iter().filter(|o| !o.is_private()) {
         share::share_object(object, pager, &mut file, &mut contents)
             .map_err(kernel("the program's globals"))?;
     }
+    let globals = paged_globals(objects, pager);
     tls::find(objects);
     share_tls(&mut file).map_err(kernel("the main thread's storage"))?;
     let main_stack = super::constructor::main_stack(in_stack).map_err(kernel("the main stack"))?;
@@ -76,7 +78,7 @@ pub(super) fn set_up(
     signal::install(pager);
     stray::install();
     wrap::elsewhere::allow();
-    let begin = Node { control, pager, faults, main_stack };
+    let begin = Node { control, pager, faults, main_stack, globals };
     if node == ORIGIN {
         main_stack::move_here(pager, main_stack).map_err(kernel("the main stack"))?;
         state::become_worker(0, 0);
@@ -112,18 +114,32 @@ struct Node {
     pager: &'static Pager,
     faults: Uffd,
     main_stack: Stack,
+    globals: &'static [(usize, usize)],
+}
+
+/// Where the program's globals are paged: each stretch's first address and the one behind its last. Lives as long as the process.
+fn paged_globals(objects: &[objects::Object], pager: &Pager) -> &'static [(usize, usize)] {
+    let page = pager.page_bytes();
+    let data = objects.iter().flat_map(|object| &object.data);
+    let whole = data.map(|(start, end)| (start.next_multiple_of(page), end & !(page - 1)));
+    let paged = whole.filter(|(start, end)| start < end && pager.page_at(*start).is_some());
+    paged.collect::<Vec<_>>().leak()
 }
 
 impl Node {
     /// Makes this process serve its faults, and tells the launcher of it.
     fn attach(&self) -> Result<(), String> {
-        let Node { control, pager, faults, main_stack } = *self;
+        let Node { control, pager, faults, main_stack, globals } = *self;
         if control.settings.node == ORIGIN {
             // SAFETY: this thread's own executor, and nothing faults yet.
             let x = unsafe { state::executor(pager) };
             if let Err(e) = pager.adopt(x, main_stack.used, main_stack.top) {
                 atoll_memory::ending::end(e);
             }
+        }
+        // libc and this library have variables among them, such as `environ`. To read one of these before now put a page of zeros there.
+        for (start, end) in globals {
+            pager.empty(*start, *end).map_err(|e| format!("cannot empty the program's globals: {e}"))?;
         }
         pager
             .attach_table(0, faults)
@@ -172,10 +188,14 @@ unsafe extern "C" {
 }
 
 /// Copies the environment to memory that stays, because its strings lie on the stack that becomes the origin's. If `environ` is
-/// a paged variable of the program's, it will be the origin's, too, and is left alone.
+/// a paged variable of the program's, it will be the origin's, too, and is left alone: faults are not served yet, so to read it
+/// would put a page of zeros there for good.
 fn keep_environment(pager: &Pager) {
     // SAFETY: libc's variable, which nobody changes meanwhile.
     let variable = unsafe { &ENVIRON };
+    if pager.page_at(std::ptr::from_ref(variable) as usize).is_some() {
+        return;
+    }
     let mut at = variable.load(Ordering::Relaxed);
     let mut copy: Vec<*mut c_char> = Vec::new();
     // SAFETY: a list of strings that ends with a null pointer.
@@ -186,7 +206,5 @@ fn keep_environment(pager: &Pager) {
         }
     }
     copy.push(std::ptr::null_mut());
-    if pager.page_at(variable as *const _ as usize).is_none() {
-        variable.store(copy.leak().as_mut_ptr(), Ordering::Relaxed);
-    }
+    variable.store(copy.leak().as_mut_ptr(), Ordering::Relaxed);
 }

@@ -197,6 +197,19 @@ impl Pager {
         }
     }
 
+    /// Frees what was put into `start..end`, whole pages of one stretch, before faults on them are served. The pager knows of no memory there,
+    /// and the kernel would refuse to map any beside it.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub fn empty(&self, start: usize, end: usize) -> Result<(), Errno> {
+        let Some(page) = self.page_at(start) else { return Ok(()) };
+        for (file, offset, len) in self.places.files.pieces(self.places.offset(page), (end - start) as u64) {
+            sys::punch_hole(file, offset, len)?;
+        }
+        Ok(())
+    }
+
     /// As [`punch_pages`](Self::punch_pages), of memory that the program has freed.
     pub(super) fn punch_or_end(&self, page: u32, count: usize) {
         // The kernel refuses no hole.
