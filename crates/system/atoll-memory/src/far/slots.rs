@@ -192,7 +192,8 @@ impl Slots {
         pool.since_look.store(calls % LOOK_CALLS, Relaxed);
         if calls >= LOOK_CALLS {
             let lists = 0..CLASSES * self.shards;
-            let granules = |list| u64::from(self.list(list).used.load(Relaxed) * Self::class_of_list(list));
+            let granules =
+                |list| u64::from(self.list(list).used.load(Relaxed)) * u64::from(Self::class_of_list(list));
             let used = lists.map(granules).sum::<u64>() * u64::from(self.granule);
             let chunk = self.chunk_bytes() as u64;
             let in_use = pool.in_use.load(Relaxed).saturating_sub(pool.warm_count.load(Relaxed));
